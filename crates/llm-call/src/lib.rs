@@ -1,15 +1,27 @@
 //! Under construction.
 
+mod answer;
+mod call;
+mod classify;
+mod clock;
 mod dialect;
 mod error;
 mod json;
 mod kind;
+mod ledger;
+mod peek;
+mod plan;
 mod sse;
 mod target;
 
+pub use answer::{Answer, Ending, Guard, Guarded, ResponseExt, State};
+pub use call::{Attempt, Call, CallSettings, Cause, Facts, Lease, MAX_ATTEMPTS, Workload};
+pub use classify::{Classify, Seen, Standard};
 pub use dialect::{Dialect, Finish, Malformed, Sight, Usage, Watch};
 pub use error::{BoxError, Error, find_cause};
 pub use kind::{Health, Kind, Matrix, Outcome, Phase, Refusal, Retry, Verdict};
+pub use ledger::{Entry, Ledger};
+pub use peek::{Commit, Peek, PeekLayer, Peeked, ResponseFuture};
 pub use sse::{Event, EventTooLarge, Framing, Scanner};
 pub use target::{Capability, InvalidTarget, Target};
 

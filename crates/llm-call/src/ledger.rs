@@ -1,0 +1,132 @@
+//! [`Ledger`]: what happened to one call.
+
+use std::{fmt, time::Duration};
+
+use crate::{Cause, Ending, Kind, Target, Usage};
+
+/// What happened to one call, as far as it has gone.
+///
+/// All times count from the opening of the call. `Display` is one line a step, for a log or an
+/// error message. Secrets never get in: nothing of a header or a body is kept.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Ledger {
+    /// The copies of the request, in the order they were sent or refused.
+    pub entries: Vec<Entry>,
+    /// Time spent waiting between attempts.
+    pub waited: Duration,
+    /// How the whole call ended and when; `None` while it goes on.
+    pub ended: Option<(Ending, Duration)>,
+}
+
+/// One copy of the request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The number of the copy within the call.
+    pub n: u32,
+    /// Where it went.
+    pub target: Option<Target>,
+    /// Whether it reached the client below; a refused copy did not.
+    pub sent: bool,
+    /// When it was sent or refused.
+    pub opened: Duration,
+    /// When its first token came.
+    pub first_token: Option<Duration>,
+    /// When it ended.
+    pub ended: Option<Duration>,
+    /// What became of it; `None` while it goes on.
+    pub kind: Option<Kind>,
+    /// Why a layer of ours ended it.
+    pub cause: Option<Cause>,
+    /// The server's hint on when to come back.
+    pub retry_after: Option<Duration>,
+    /// Tokens as the provider reported them.
+    pub usage: Usage,
+    /// Body bytes read.
+    pub bytes: u64,
+}
+
+impl Entry {
+    pub(crate) fn new(n: u32, target: Option<Target>, opened: Duration) -> Entry {
+        Entry {
+            n,
+            target,
+            sent: false,
+            opened,
+            first_token: None,
+            ended: None,
+            kind: None,
+            cause: None,
+            retry_after: None,
+            usage: Usage::default(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Ledger {
+    pub(crate) fn set_cause(&mut self, n: u32, cause: Cause) {
+        let open = |entry: &&mut Entry| entry.n == n && entry.kind.is_none();
+        if let Some(entry) = self.entries.iter_mut().rev().find(open) {
+            entry.cause.get_or_insert(cause);
+        }
+    }
+
+    pub(crate) fn finish(&mut self, ending: Ending, at: Duration) {
+        self.ended.get_or_insert((ending, at));
+    }
+
+    /// Attempts that were sent.
+    pub fn sent(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|entry| entry.sent)
+    }
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{} ", self.n)?;
+        match &self.target {
+            Some(target) => write!(f, "{target}")?,
+            None => f.write_str("(no target)")?,
+        }
+        write!(f, " at {} ms: ", self.opened.as_millis())?;
+        match self.kind {
+            Some(kind) => write!(f, "{kind}")?,
+            None => f.write_str("under way")?,
+        }
+        if let Some(ended) = self.ended {
+            write!(
+                f,
+                " after {} ms",
+                ended.saturating_sub(self.opened).as_millis()
+            )?;
+        }
+        if let Some(first) = self.first_token {
+            write!(
+                f,
+                ", first token {} ms",
+                first.saturating_sub(self.opened).as_millis()
+            )?;
+        }
+        if let Some(hint) = self.retry_after {
+            write!(f, ", come back in {} ms", hint.as_millis())?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Ledger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for entry in &self.entries {
+            writeln!(f, "{entry}")?;
+        }
+        if !self.waited.is_zero() {
+            writeln!(f, "waited {} ms", self.waited.as_millis())?;
+        }
+        if let Some((ending, at)) = self.ended {
+            writeln!(f, "{} after {} ms", ending.kind(), at.as_millis())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! Peek: holds an answer back until it is seen to be one.
+
+mod body;
+mod future;
+mod held;
+mod hold;
+mod layer;
+mod service;
+
+pub use body::Peeked;
+pub use future::ResponseFuture;
+pub use layer::{Commit, PeekLayer};
+pub use service::Peek;
+
+pub(crate) use layer::Settings;

@@ -1,0 +1,82 @@
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::{
+    Peeked, ResponseFuture, Settings,
+    future::{Sent, Stage},
+};
+use crate::{Attempt, BoxError, Call, Classify, Dialect, Standard};
+
+/// The service of [`PeekLayer`](crate::PeekLayer).
+#[derive(Debug)]
+pub struct Peek<S, C = Standard> {
+    inner: S,
+    settings: Arc<Settings<C>>,
+}
+
+impl<S: Clone, C> Clone for Peek<S, C> {
+    fn clone(&self) -> Self {
+        Peek {
+            inner: self.inner.clone(),
+            settings: self.settings.clone(),
+        }
+    }
+}
+
+impl<S, C> Peek<S, C> {
+    pub(super) fn new(inner: S, settings: Arc<Settings<C>>) -> Peek<S, C> {
+        Peek { inner, settings }
+    }
+}
+
+impl<S, C, ReqB, B> Service<Request<ReqB>> for Peek<S, C>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+    C: Classify,
+{
+    type Response = Response<Peeked<B, C>>;
+    type Error = BoxError;
+    type Future = ResponseFuture<S::Future, B, C>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<ReqB>) -> Self::Future {
+        let started = Instant::now();
+        let none = Attempt::default();
+        let attempt = request.extensions().get::<Attempt>().unwrap_or(&none);
+        let record = match request.extensions().get::<Call>() {
+            None => None,
+            Some(call) => match call.send(attempt, started) {
+                Ok(record) => Some(record),
+                Err(error) => return ResponseFuture::new(Stage::Refused { error: Some(error) }),
+            },
+        };
+        let sent = Sent {
+            method: request.method().clone(),
+            dialect: attempt
+                .dialect
+                .or_else(|| Dialect::of_path(request.uri().path())),
+            target: attempt.target.clone(),
+            started,
+            settings: self.settings.clone(),
+            record,
+        };
+        ResponseFuture::new(Stage::Sending {
+            future: self.inner.call(request),
+            sent: Some(sent),
+        })
+    }
+}
