@@ -1,0 +1,57 @@
+use std::{fmt, time::Duration};
+
+use llm_call::{Kind, Target};
+
+/// Why no target answered: the source of the error that [`Failover`](crate::Failover) gives up
+/// with. `Display` lists every attempt.
+#[derive(Debug, Default)]
+pub struct AllFailed {
+    attempts: Vec<FailedAttempt>,
+}
+
+/// One attempt that did not answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FailedAttempt {
+    /// Where it went.
+    pub target: Target,
+    /// What became of it.
+    pub kind: Kind,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl AllFailed {
+    pub(crate) fn push(&mut self, target: Target, kind: Kind, took: Duration) {
+        self.attempts.push(FailedAttempt { target, kind, took });
+    }
+
+    /// The attempts, in the order they were made. Empty when every target rested.
+    pub fn attempts(&self) -> &[FailedAttempt] {
+        &self.attempts
+    }
+}
+
+impl fmt::Display for AllFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.attempts.is_empty() {
+            return f.write_str("no target was tried: each rests or is drained");
+        }
+        f.write_str("no target answered: ")?;
+        for (i, attempt) in self.attempts.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            write!(
+                f,
+                "{} {} after {} ms",
+                attempt.target,
+                attempt.kind,
+                attempt.took.as_millis()
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for AllFailed {}

@@ -1,0 +1,378 @@
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use llm_call::{
+    Answer, Attempt, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal,
+    ResponseExt, find_cause,
+};
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
+use tower::util::Oneshot;
+use tower_service::Service;
+
+use crate::{
+    AllFailed, Targets,
+    targets::{Next, Order},
+};
+
+pin_project! {
+    /// The response future of [`Failover`](crate::Failover).
+    ///
+    /// Dropping it drops the attempt under way; no other is made.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<S, ReqB>
+    where
+        S: Service<Request<ReqB>>,
+    {
+        #[pin]
+        sending: Sending<S, ReqB>,
+        #[pin]
+        share: Option<Sleep>,
+        plan: Plan<S, ReqB>,
+        under_way: Option<UnderWay>,
+        // The last answer that a provider gave itself, although it was no success.
+        answer: Option<S::Response>,
+        failed: AllFailed,
+        last: Option<Outcome>,
+    }
+}
+
+pin_project! {
+    #[project = SendingProj]
+    enum Sending<S, ReqB>
+    where
+        S: Service<Request<ReqB>>,
+    {
+        Nothing,
+        First {
+            #[pin]
+            future: S::Future,
+        },
+        Next {
+            #[pin]
+            future: Oneshot<S, Request<ReqB>>,
+        },
+    }
+}
+
+impl<S, ReqB> Sending<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    /// The result of the attempt; `None` where there is none under way.
+    fn poll(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<S::Response, S::Error>>> {
+        match self.project() {
+            SendingProj::Nothing => Poll::Ready(None),
+            SendingProj::First { future } => future.poll(cx).map(Some),
+            SendingProj::Next { future } => future.poll(cx).map(Some),
+        }
+    }
+}
+
+/// What is needed to send again.
+struct Plan<S, ReqB> {
+    targets: Targets,
+    order: Order,
+    call: Call,
+    /// The service that was made ready for the first attempt, until it is used.
+    ready: Option<S>,
+    /// A clone for the later ones.
+    spare: Option<S>,
+    request: Option<Request<ReqB>>,
+}
+
+/// The attempt that is being waited for.
+struct UnderWay {
+    index: usize,
+    lease: Lease,
+    n: u32,
+    since: Instant,
+    /// When its share of the deadline is used up.
+    until: Option<Instant>,
+}
+
+/// What to do next.
+enum Step<T> {
+    Wait,
+    Return(Result<T, BoxError>),
+}
+
+impl<S, ReqB> ResponseFuture<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    pub(crate) fn new(ready: S, targets: Targets, call: Call, request: Request<ReqB>) -> Self {
+        ResponseFuture {
+            sending: Sending::Nothing,
+            share: None,
+            plan: Plan {
+                order: targets.order(),
+                targets,
+                call,
+                ready: Some(ready),
+                spare: None,
+                request: Some(request),
+            },
+            under_way: None,
+            answer: None,
+            failed: AllFailed::default(),
+            last: None,
+        }
+    }
+}
+
+impl<S, ReqB, B> Future for ResponseFuture<S, ReqB>
+where
+    S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
+    ReqB: Clone,
+    B: Answer,
+{
+    type Output = Result<Response<B>, BoxError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            let result = match self.as_mut().project().sending.poll(cx) {
+                Poll::Ready(result) => result,
+                Poll::Pending => Some(Err(ready!(self.as_mut().poll_share(cx)))),
+            };
+            if let Some(result) = result
+                && let Some(settled) = self.as_mut().settle(result)
+            {
+                return Poll::Ready(settled);
+            }
+            match self.as_mut().send_next() {
+                Step::Wait => {}
+                Step::Return(result) => return Poll::Ready(result),
+            }
+        }
+    }
+}
+
+impl<S, ReqB, B> ResponseFuture<S, ReqB>
+where
+    S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
+    ReqB: Clone,
+    B: Answer,
+{
+    /// Waits for the end of the attempt's share; the error it failed with then.
+    fn poll_share(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BoxError> {
+        let mut this = self.project();
+        let Some(under_way) = this.under_way.as_ref() else {
+            return Poll::Pending;
+        };
+        let Some(until) = under_way.until else {
+            return Poll::Pending;
+        };
+        if this.share.is_none() {
+            this.share.set(Some(sleep_until(until)));
+        }
+        let Some(sleep) = this.share.as_mut().as_pin_mut() else {
+            return Poll::Pending;
+        };
+        if sleep.poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let cause = Cause::TimedOut(Phase::Share);
+        this.plan.call.set_cause(under_way.n, cause);
+        let error = Error::new(Kind::TimedOut(Phase::Share))
+            .with_target(Some(under_way.lease.target().clone()));
+        Poll::Ready(error.into())
+    }
+
+    /// An attempt ended: the result to return, or `None` to go on with the next target.
+    fn settle(
+        self: Pin<&mut Self>,
+        result: Result<Response<B>, BoxError>,
+    ) -> Option<Result<Response<B>, BoxError>> {
+        let mut this = self.project();
+        // The attempt, its connection and its timer go before anything else is sent.
+        this.sending.set(Sending::Nothing);
+        this.share.set(None);
+        let under_way = this.under_way.take()?;
+        let outcome = match &result {
+            Ok(response) => response.outcome(),
+            Err(error) => outcome_of(error),
+        };
+        let now = Instant::now();
+        this.plan.targets.record(under_way.index, outcome, now);
+        if !outcome.verdict.fail_over {
+            return Some(result);
+        }
+        let target = under_way.lease.target().clone();
+        if let Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull) = outcome.kind {
+            // Never reached: another copy of this call may still use it.
+            let (call, n) = (&this.plan.call, under_way.n);
+            call.note_refused(n, Some(&target), outcome.kind);
+            under_way.lease.give_back();
+        }
+        if this.plan.request.is_none() && this.failed.attempts().is_empty() {
+            // It was the only target, and what it said is all there is to say.
+            return Some(result);
+        }
+        this.failed
+            .push(target, outcome.kind, now - under_way.since);
+        *this.last = Some(outcome);
+        if let Ok(response) = result {
+            *this.answer = Some(response);
+        }
+        None
+    }
+
+    /// Sends to the next target, or gives up.
+    fn send_next(self: Pin<&mut Self>) -> Step<Response<B>> {
+        let mut this = self.project();
+        let plan = this.plan;
+        let now = Instant::now();
+        let deadline = plan.call.deadline();
+        let out_of_time = deadline.is_some_and(|deadline| deadline <= now);
+        let next = if out_of_time || plan.request.is_none() || plan.call.attempts_left() == 0 {
+            Next::None { soonest: None }
+        } else {
+            plan.targets.next(&mut plan.order, &plan.call, now)
+        };
+        match next {
+            Next::Target {
+                index,
+                lease,
+                others,
+            } => {
+                let Some(mut request) = plan.copy(others) else {
+                    return Step::Return(Err(give_up(this.failed, *this.last, None)));
+                };
+                let n = plan.address(&mut request, &lease, others);
+                let share = deadline.filter(|_| others > 0).map(|deadline| {
+                    // What is left, split evenly over the targets that are left.
+                    now + deadline.saturating_duration_since(now) / (others + 1)
+                });
+                *this.under_way = Some(UnderWay {
+                    index,
+                    lease,
+                    n,
+                    since: now,
+                    until: share,
+                });
+                let next = plan.send(request);
+                this.sending.set(next);
+                Step::Wait
+            }
+            Next::Invalid(error) => Step::Return(Err(Error::new(Kind::InvalidRequest)
+                .with_source(error)
+                .into())),
+            Next::None { soonest } => Step::Return(match this.answer.take() {
+                Some(answer) => Ok(answer),
+                None if out_of_time && this.last.is_none() => {
+                    Err(Error::new(Kind::TimedOut(Phase::Deadline)).into())
+                }
+                None => {
+                    let wait = soonest.map(|soonest| soonest - now);
+                    Err(give_up(this.failed, *this.last, wait))
+                }
+            }),
+        }
+    }
+}
+
+impl<S, ReqB> Plan<S, ReqB>
+where
+    S: Service<Request<ReqB>> + Clone,
+    ReqB: Clone,
+{
+    /// A copy of the request; the request itself when nothing can follow.
+    fn copy(&mut self, others: u32) -> Option<Request<ReqB>> {
+        if others == 0 || self.call.attempts_left() <= 1 {
+            self.request.take()
+        } else {
+            self.request.clone()
+        }
+    }
+
+    /// Writes the target on a copy; its number.
+    fn address(&self, request: &mut Request<ReqB>, lease: &Lease, others: u32) -> u32 {
+        let extensions = request.extensions_mut();
+        let first = self.ready.is_some();
+        let given = extensions.get::<Attempt>().map_or(0, |attempt| attempt.n);
+        let n = if first && given > 0 {
+            given
+        } else {
+            self.call.number()
+        };
+        let target = Some(lease.target().clone());
+        match extensions.get_mut::<Attempt>() {
+            Some(attempt) => {
+                attempt.n = n;
+                attempt.target = target;
+                attempt.alternatives = others;
+            }
+            None => {
+                let attempt = Attempt::new(n)
+                    .with_target(target)
+                    .with_alternatives(others);
+                extensions.insert(attempt);
+            }
+        }
+        n
+    }
+
+    fn send(&mut self, request: Request<ReqB>) -> Sending<S, ReqB> {
+        if let Some(mut ready) = self.ready.take() {
+            if self.request.is_some() {
+                self.spare = Some(ready.clone());
+            }
+            return Sending::First {
+                future: ready.call(request),
+            };
+        }
+        // A fresh clone has to be made ready first.
+        match self.spare.clone() {
+            Some(spare) => Sending::Next {
+                future: Oneshot::new(spare, request),
+            },
+            None => Sending::Nothing,
+        }
+    }
+}
+
+fn outcome_of(error: &BoxError) -> Outcome {
+    match find_cause::<Error>(&**error) {
+        Some(error) => error.outcome(),
+        None => Outcome::of(Kind::of(&**error)),
+    }
+}
+
+/// One error for all attempts: the last one's outcome, and the earliest time to come back.
+fn give_up(failed: &mut AllFailed, last: Option<Outcome>, wait: Option<Duration>) -> BoxError {
+    let outcome = last.unwrap_or_else(|| Outcome::of(Kind::Refused(Refusal::NoTarget)));
+    let hint = match (outcome.retry_after, wait) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    };
+    Error::from(outcome)
+        .with_retry_after(hint)
+        .with_source(std::mem::take(failed))
+        .into()
+}
+
+impl<S, ReqB> fmt::Debug for ResponseFuture<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = self
+            .under_way
+            .as_ref()
+            .map(|under_way| under_way.lease.target());
+        f.debug_struct("ResponseFuture")
+            .field("target", &target)
+            .field("failed", &self.failed)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,375 @@
+//! [`Targets`]: whom a request may be sent to, and who rests.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use llm_call::{Call, Capability, Facts, InvalidTarget, Lease, Outcome, Target};
+use tokio::time::Instant;
+
+use crate::rest::{Pace, Rest, Rested};
+
+/// The targets of a [`FailoverLayer`](crate::FailoverLayer): a handle that the user makes, keeps
+/// and passes in.
+///
+/// # Example
+///
+/// ```
+/// use llm_failover::Targets;
+///
+/// // The primary first, the others when it cannot answer.
+/// let targets = Targets::ordered(["openai:gpt-4.1-mini", "azure:gpt-4.1-mini"])?;
+/// // Three calls in four begin at the first one.
+/// let spread = Targets::weighted([("eu:mistral-small", 3), ("us:mistral-small", 1)])?;
+/// # Ok::<(), llm_failover::InvalidTargets>(())
+/// ```
+///
+/// # Clone and shared state
+///
+/// A clone is the same set: who rests is known to all. [`snapshot`](Targets::snapshot),
+/// [`drain`](Targets::drain) and [`wake`](Targets::wake) work at any time.
+#[derive(Clone)]
+pub struct Targets(Arc<Shared>);
+
+struct Shared {
+    entries: Vec<Entry>,
+    weighted: bool,
+    pace: Pace,
+    state: Mutex<Vec<Live>>,
+}
+
+struct Entry {
+    base: Target,
+    weight: u32,
+    /// The target for each capability, where the model is fixed; the last one is for none.
+    ready: Option<[Target; Capability::ALL.len() + 1]>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Live {
+    rest: Rest,
+    drained: bool,
+}
+
+/// Targets that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidTargets {
+    /// There is no target, so nothing could ever be sent.
+    Empty,
+    /// More than 64 targets.
+    TooMany,
+    /// The same target twice; a second key or region needs a second provider name.
+    Twice(Target),
+    /// All weights are zero.
+    NoWeight,
+    /// A text that is no target.
+    Target(InvalidTarget),
+}
+
+impl fmt::Display for InvalidTargets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidTargets::Empty => f.write_str("no targets: give at least one"),
+            InvalidTargets::TooMany => f.write_str("too many targets: at most 64"),
+            InvalidTargets::Twice(target) => write!(
+                f,
+                "target {target} is given twice; give a second key or region its own provider name"
+            ),
+            InvalidTargets::NoWeight => {
+                f.write_str("all weights are zero: give at least one target a weight")
+            }
+            InvalidTargets::Target(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InvalidTargets {}
+
+impl From<InvalidTarget> for InvalidTargets {
+    fn from(error: InvalidTarget) -> Self {
+        InvalidTargets::Target(error)
+    }
+}
+
+/// What one target is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TargetState {
+    /// Which one.
+    pub target: Target,
+    /// How much longer it rests; `None` when it does not.
+    pub rests: Option<Duration>,
+    /// Whether it was taken out by [`Targets::drain`].
+    pub drained: bool,
+}
+
+impl Targets {
+    /// Targets in order: each call begins at the first that does not rest.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, one is given twice, or a text is no target.
+    pub fn ordered<T: AsRef<str>>(
+        targets: impl IntoIterator<Item = T>,
+    ) -> Result<Targets, InvalidTargets> {
+        Targets::build(targets.into_iter().map(|target| (target, 1)), false)
+    }
+
+    /// Targets at random by weight: each call begins at one drawn by weight, and fails over to the
+    /// others in an order drawn the same way. A target of weight 0 is only failed over to.
+    ///
+    /// # Errors
+    ///
+    /// As [`Targets::ordered`], and when all weights are zero.
+    pub fn weighted<T: AsRef<str>>(
+        targets: impl IntoIterator<Item = (T, u32)>,
+    ) -> Result<Targets, InvalidTargets> {
+        Targets::build(targets.into_iter(), true)
+    }
+
+    fn build<T: AsRef<str>>(
+        targets: impl Iterator<Item = (T, u32)>,
+        weighted: bool,
+    ) -> Result<Targets, InvalidTargets> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (text, weight) in targets {
+            let base: Target = text.as_ref().parse()?;
+            if entries.iter().any(|entry| entry.base == base) {
+                return Err(InvalidTargets::Twice(base));
+            }
+            let ready = match base.model() {
+                None => None,
+                Some(_) => {
+                    let mut ready = [const { None }; Capability::ALL.len()];
+                    for (slot, capability) in ready.iter_mut().zip(Capability::ALL) {
+                        *slot = Some(base.complete(None, Some(capability))?);
+                    }
+                    let [a, b, c, d, e, g] = ready.map(|t| t.unwrap_or_else(|| base.clone()));
+                    Some([a, b, c, d, e, g, base.clone()])
+                }
+            };
+            entries.push(Entry {
+                base,
+                weight,
+                ready,
+            });
+        }
+        match entries.len() {
+            0 => return Err(InvalidTargets::Empty),
+            1..=64 => {}
+            _ => return Err(InvalidTargets::TooMany),
+        }
+        if entries.iter().all(|entry| entry.weight == 0) {
+            return Err(InvalidTargets::NoWeight);
+        }
+        let state = Mutex::new(vec![Live::default(); entries.len()]);
+        Ok(Targets(Arc::new(Shared {
+            entries,
+            weighted,
+            pace: Pace {
+                first: Duration::from_secs(10),
+                longest: Duration::from_secs(60),
+                quota: Duration::from_secs(600),
+            },
+            state,
+        })))
+    }
+
+    /// How many there are.
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        self.0.entries.len()
+    }
+
+    /// What each target is doing now.
+    pub fn snapshot(&self) -> Vec<TargetState> {
+        let now = Instant::now();
+        let state = self.state();
+        let pairs = self.0.entries.iter().zip(state.iter());
+        pairs
+            .map(|(entry, live)| TargetState {
+                target: entry.base.clone(),
+                rests: match live.rest.at(now) {
+                    Rested::Yes => None,
+                    Rested::IfNeeded(until) | Rested::No(until) => Some(until - now),
+                },
+                drained: live.drained,
+            })
+            .collect()
+    }
+
+    /// Takes a target out (`true`) or back in (`false`) by hand. Calls under way go on. Returns
+    /// whether the target is one of these.
+    pub fn drain(&self, target: &Target, drained: bool) -> bool {
+        self.change(target, |live| live.drained = drained)
+    }
+
+    /// Ends a target's rest by hand. Returns whether the target is one of these.
+    pub fn wake(&self, target: &Target) -> bool {
+        self.change(target, |live| live.rest.wake())
+    }
+
+    fn change(&self, target: &Target, change: impl FnOnce(&mut Live)) -> bool {
+        let index = self.0.entries.iter().position(|e| e.base == *target);
+        let mut state = self.state();
+        match index.and_then(|index| state.get_mut(index)) {
+            Some(live) => {
+                change(live);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The outcome of an attempt at the target with this index.
+    pub(crate) fn record(&self, index: usize, outcome: Outcome, now: Instant) {
+        if let Some(live) = self.state().get_mut(index) {
+            live.rest.record(outcome, self.0.pace, now);
+        }
+    }
+
+    /// An order for one call.
+    pub(crate) fn order(&self) -> Order {
+        let mut order = Order {
+            left: u64::MAX >> (64 - self.len()),
+            first: 0,
+        };
+        if self.0.weighted {
+            order.first = self.draw(order.left, fastrand::u64(..));
+        }
+        order
+    }
+
+    /// One of the targets in `left`, by weight; those without weight come last, in order.
+    fn draw(&self, left: u64, random: u64) -> usize {
+        let weight = |index: usize| u64::from(self.0.entries[index].weight);
+        let total: u64 = bits(left).map(weight).sum();
+        if total == 0 {
+            return left.trailing_zeros() as usize;
+        }
+        // 64 random bits over at most 2^38 of weight: the bias is below 2^-26.
+        let mut point = random % total;
+        bits(left)
+            .find(|index| {
+                let weight = weight(*index);
+                let hit = point < weight;
+                point = point.saturating_sub(weight);
+                hit
+            })
+            .unwrap_or(0)
+    }
+
+    /// The next target for a call, leased; and how many others are left behind it.
+    pub(crate) fn next(&self, order: &mut Order, call: &Call, now: Instant) -> Next {
+        let facts = call.facts();
+        let mut soonest: Option<Instant> = None;
+        let mut usable = 0u64;
+        let mut needed = 0u64;
+        {
+            let state = self.state();
+            for index in bits(order.left) {
+                let Some(live) = state.get(index) else { break };
+                if live.drained {
+                    continue;
+                }
+                match live.rest.at(now) {
+                    Rested::Yes => usable |= 1 << index,
+                    Rested::IfNeeded(until) => {
+                        needed |= 1 << index;
+                        soonest = Some(soonest.map_or(until, |s| s.min(until)));
+                    }
+                    Rested::No(until) => soonest = Some(soonest.map_or(until, |s| s.min(until))),
+                }
+            }
+        }
+        // A guess of ours is no reason to refuse a call that has nowhere else to go.
+        let mut pool = if usable == 0 { needed } else { usable };
+        while pool != 0 {
+            let index = self.pick(order, pool);
+            pool &= !(1 << index);
+            order.left &= !(1 << index);
+            let target = match self.resolve(index, facts) {
+                Ok(target) => target,
+                Err(error) => return Next::Invalid(error),
+            };
+            if let Some(lease) = call.lease(&target) {
+                return Next::Target {
+                    index,
+                    lease,
+                    others: pool.count_ones(),
+                };
+            }
+        }
+        Next::None { soonest }
+    }
+
+    fn pick(&self, order: &mut Order, pool: u64) -> usize {
+        if !self.0.weighted {
+            return pool.trailing_zeros() as usize;
+        }
+        if pool & (1 << order.first) != 0 {
+            return order.first;
+        }
+        self.draw(pool, fastrand::u64(..))
+    }
+
+    /// The target with what the request says filled in.
+    fn resolve(&self, index: usize, facts: Option<&Facts>) -> Result<Target, InvalidTarget> {
+        let entry = &self.0.entries[index];
+        let capability = facts.and_then(|facts| facts.capability);
+        if let Some(ready) = &entry.ready {
+            let slot = capability
+                .and_then(|c| Capability::ALL.iter().position(|all| *all == c))
+                .unwrap_or(Capability::ALL.len());
+            return Ok(ready[slot].clone());
+        }
+        let model = facts.and_then(|facts| facts.model.as_deref());
+        entry.base.complete(model, capability)
+    }
+
+    fn state(&self) -> MutexGuard<'_, Vec<Live>> {
+        // Each entry is written whole, so a poisoned state is a sound one.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Targets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.snapshot()).finish()
+    }
+}
+
+/// Which targets a call has not tried, as bits by index, and where it begins.
+#[derive(Debug)]
+pub(crate) struct Order {
+    left: u64,
+    first: usize,
+}
+
+/// The answer to "who is next?".
+#[derive(Debug)]
+pub(crate) enum Next {
+    Target {
+        index: usize,
+        lease: Lease,
+        others: u32,
+    },
+    None {
+        /// When the first resting target comes back.
+        soonest: Option<Instant>,
+    },
+    Invalid(InvalidTarget),
+}
+
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = set.trailing_zeros();
+        (index < 64).then(|| {
+            set &= set - 1;
+            index as usize
+        })
+    })
+}

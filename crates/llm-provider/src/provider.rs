@@ -1,0 +1,237 @@
+use std::fmt;
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Uri,
+    header::{AUTHORIZATION, HOST},
+    uri::{Authority, Scheme},
+};
+use llm_call::Dialect;
+
+/// One provider: where it is, how it is paid, what it wants to hear.
+///
+/// # Example
+///
+/// ```
+/// use llm_provider::Provider;
+///
+/// let openai = Provider::new("https://api.openai.com/v1")?.bearer("sk-…secret…")?;
+/// let azure = Provider::new("https://my.openai.azure.com/openai/deployments/gpt-4.1-mini")?
+///     .key_header("api-key", "…secret…")?
+///     .query("api-version=2024-10-21")?;
+/// assert!(!format!("{openai:?} {azure:?}").contains("secret"));
+/// # Ok::<(), llm_provider::InvalidProvider>(())
+/// ```
+#[derive(Clone)]
+pub struct Provider {
+    pub(crate) scheme: Scheme,
+    pub(crate) authority: Authority,
+    /// Without a slash at its end.
+    pub(crate) path: String,
+    pub(crate) query: Option<String>,
+    pub(crate) auth: Auth,
+    pub(crate) headers: HeaderMap,
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) decompressed_below: bool,
+}
+
+/// How requests are authorised.
+#[derive(Clone)]
+pub(crate) enum Auth {
+    /// The caller's own headers go through.
+    PassThrough,
+    /// This header, instead of the caller's.
+    Header(HeaderName, HeaderValue),
+    /// None: the caller's are taken out.
+    Nothing,
+}
+
+/// A provider that cannot be called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InvalidProvider {
+    /// The base URL cannot be used; the text says why.
+    Url(&'static str),
+    /// A query that cannot stand in a URL.
+    Query,
+    /// A header's name or value cannot stand in a request. The value is not repeated here, since it
+    /// may be a secret.
+    Header(String),
+}
+
+impl fmt::Display for InvalidProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InvalidProvider::Url(reason) => write!(
+                f,
+                "invalid base URL: {reason}; write it as for the provider's SDK, e.g. \
+                 https://api.openai.com/v1"
+            ),
+            InvalidProvider::Query => f.write_str(
+                "invalid query: write it as it stands in a URL, e.g. api-version=2024-10-21",
+            ),
+            InvalidProvider::Header(name) => write!(
+                f,
+                "header {name:?} cannot be sent: its name or value has characters that HTTP forbids"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for InvalidProvider {}
+
+impl Provider {
+    /// A provider at a base URL, written as for its SDK: `https://api.openai.com/v1`,
+    /// `https://api.anthropic.com`.
+    ///
+    /// A base URL with a path stands for the `/v1` of the caller's path: `/v1/chat/completions`
+    /// goes to `<base>/chat/completions`. One without a path gets the caller's path whole.
+    ///
+    /// The caller's own authorisation goes through until a setter says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// When the URL is no absolute `http` or `https` URL, or has a query or user information.
+    pub fn new(base_url: &str) -> Result<Provider, InvalidProvider> {
+        let uri: Uri = base_url
+            .parse()
+            .map_err(|_| InvalidProvider::Url("it is no URL"))?;
+        let parts = uri.into_parts();
+        let scheme = parts
+            .scheme
+            .filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS)
+            .ok_or(InvalidProvider::Url(
+                "it does not begin with http:// or https://",
+            ))?;
+        let authority = parts
+            .authority
+            .ok_or(InvalidProvider::Url("it names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(InvalidProvider::Url(
+                "it holds a user name; give keys with bearer or key_header",
+            ));
+        }
+        let (path, query) = match &parts.path_and_query {
+            Some(given) => (given.path().trim_end_matches('/'), given.query()),
+            None => ("", None),
+        };
+        if query.is_some() || base_url.contains('#') {
+            return Err(InvalidProvider::Url(
+                "it has a query or fragment; give a query with Provider::query",
+            ));
+        }
+        Ok(Provider {
+            scheme,
+            authority,
+            path: path.to_owned(),
+            query: None,
+            auth: Auth::PassThrough,
+            headers: HeaderMap::new(),
+            dialect: None,
+            decompressed_below: false,
+        })
+    }
+
+    /// Sends `Authorization: Bearer <key>` instead of the caller's authorisation.
+    ///
+    /// # Errors
+    ///
+    /// When the key cannot stand in a header.
+    pub fn bearer(self, key: &str) -> Result<Provider, InvalidProvider> {
+        self.key(AUTHORIZATION, &format!("Bearer {key}"))
+    }
+
+    /// Sends the key in a header of its own (`api-key`, `x-api-key`, `x-goog-api-key`) instead of
+    /// the caller's authorisation.
+    ///
+    /// # Errors
+    ///
+    /// When the name or the key cannot stand in a header.
+    pub fn key_header(self, name: &str, key: &str) -> Result<Provider, InvalidProvider> {
+        let header = name
+            .parse()
+            .map_err(|_| InvalidProvider::Header(name.to_owned()))?;
+        self.key(header, key)
+    }
+
+    fn key(mut self, name: HeaderName, value: &str) -> Result<Provider, InvalidProvider> {
+        let mut value =
+            HeaderValue::from_str(value).map_err(|_| InvalidProvider::Header(name.to_string()))?;
+        value.set_sensitive(true);
+        self.auth = Auth::Header(name, value);
+        Ok(self)
+    }
+
+    /// Takes the caller's authorisation out and sends none: for local servers.
+    #[must_use]
+    pub fn no_auth(mut self) -> Provider {
+        self.auth = Auth::Nothing;
+        self
+    }
+
+    /// Adds a header to every request, in place of the caller's header of this name
+    /// (`anthropic-version`, `OpenAI-Organization`).
+    ///
+    /// # Errors
+    ///
+    /// When the name or value cannot stand in a request, or the name is `host`, which follows from
+    /// the URL.
+    pub fn header(mut self, name: &str, value: &str) -> Result<Provider, InvalidProvider> {
+        let invalid = || InvalidProvider::Header(name.to_owned());
+        let header: HeaderName = name.parse().map_err(|_| invalid())?;
+        if header == HOST {
+            return Err(invalid());
+        }
+        let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+        // Nobody can tell which extra headers hold secrets, so none is shown.
+        value.set_sensitive(true);
+        self.headers.insert(header, value);
+        Ok(self)
+    }
+
+    /// Adds a query to every URL, before the caller's own (`api-version=2024-10-21`).
+    ///
+    /// # Errors
+    ///
+    /// When it cannot stand in a URL.
+    pub fn query(mut self, query: &str) -> Result<Provider, InvalidProvider> {
+        if query.contains('#') || format!("/?{query}").parse::<Uri>().is_err() {
+            return Err(InvalidProvider::Query);
+        }
+        self.query = Some(query.to_owned());
+        Ok(self)
+    }
+
+    /// The dialect of this provider's answers, where the path does not tell.
+    #[must_use]
+    pub fn dialect(mut self, dialect: Dialect) -> Provider {
+        self.dialect = Some(dialect);
+        self
+    }
+
+    /// A decompression layer stands between this layer's `PeekLayer` and the client, so answers
+    /// may be compressed: the caller's `accept-encoding` is taken out and that layer writes its
+    /// own. Default: `accept-encoding: identity`, since a compressed body cannot be watched.
+    #[must_use]
+    pub fn decompressed_below(mut self) -> Provider {
+        self.decompressed_below = true;
+        self
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let auth = match &self.auth {
+            Auth::PassThrough => "pass through",
+            Auth::Header(name, _) => name.as_str(),
+            Auth::Nothing => "none",
+        };
+        f.debug_struct("Provider")
+            .field(
+                "base_url",
+                &format_args!("{}://{}{}", self.scheme, self.authority, self.path),
+            )
+            .field("auth", &auth)
+            .field("headers", &self.headers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,317 @@
+//! What changes of a request on its way to a provider: pure functions.
+
+use std::{borrow::Cow, fmt, ops::Range};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Uri,
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
+    uri::PathAndQuery,
+};
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::provider::{Auth, Provider};
+
+/// The root of a caller's paths that a base URL with a path stands for.
+const CALLER_ROOT: &str = "/v1";
+
+/// Headers that carry a key with one provider or another.
+const KEY_HEADERS: [HeaderName; 4] = [
+    AUTHORIZATION,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+    HeaderName::from_static("x-goog-api-key"),
+];
+
+/// Headers that belong to one connection and end there (RFC 9110, 7.6.1).
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-authorization"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("trailer"),
+];
+
+/// The provider's URL for a caller's path, with the model of the target where it stands in the
+/// path.
+pub(crate) fn uri(
+    provider: &Provider,
+    given: &Uri,
+    model: Option<&str>,
+) -> Result<Uri, http::Error> {
+    let mut path = Cow::Borrowed(given.path());
+    if !provider.path.is_empty() {
+        let rest = path.strip_prefix(CALLER_ROOT);
+        if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
+            path = Cow::Owned(rest.to_owned());
+        }
+    }
+    if let Some(model) = model
+        && let Some(span) = model_in_path(&path)
+    {
+        let mut named = path.into_owned();
+        named.replace_range(span, &escape(model));
+        path = Cow::Owned(named);
+    }
+    let mut whole = format!("{}{path}", provider.path);
+    if whole.is_empty() {
+        whole.push('/');
+    }
+    let queries = [provider.query.as_deref(), given.query()];
+    for (i, query) in queries.into_iter().flatten().enumerate() {
+        whole.push(if i == 0 { '?' } else { '&' });
+        whole.push_str(query);
+    }
+    Uri::builder()
+        .scheme(provider.scheme.clone())
+        .authority(provider.authority.clone())
+        .path_and_query(PathAndQuery::try_from(whole)?)
+        .build()
+}
+
+/// Where the model stands in a path of Gemini's: `/v1beta/models/{model}:generateContent`.
+fn model_in_path(path: &str) -> Option<Range<usize>> {
+    const BEFORE: &str = "/models/";
+    let start = path.find(BEFORE)? + BEFORE.len();
+    let end = start + path[start..].find(':')?;
+    (!path[start..end].contains('/')).then_some(start..end)
+}
+
+/// Percent-encodes what may not stand in one segment of a path.
+fn escape(segment: &str) -> String {
+    use fmt::Write;
+    segment.bytes().fold(String::new(), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+        escaped
+    })
+}
+
+/// The headers for the provider, made of the caller's.
+pub(crate) fn headers(provider: &Provider, headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+    headers.remove(HOST);
+    headers.remove(ACCEPT_ENCODING);
+    if !provider.decompressed_below {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    }
+    if !matches!(provider.auth, Auth::PassThrough) {
+        for name in &KEY_HEADERS {
+            headers.remove(name);
+        }
+    }
+    if let Auth::Header(name, value) = &provider.auth {
+        headers.insert(name, value.clone());
+    }
+    for (name, value) in &provider.headers {
+        headers.insert(name, value.clone());
+    }
+}
+
+/// A JSON body with another model, every other byte as it was. `None` where nothing changes: the
+/// model is the same, or the body is no JSON object (multipart forms, empty bodies).
+pub(crate) fn model_in_body(body: &Bytes, model: &str) -> Option<Bytes> {
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let models = json.deserialize_map(Models).ok()?;
+    json.end().ok()?;
+    let named = serde_json::to_string(model).ok()?;
+    if !models.is_empty() && models.iter().all(|given| given.get() == named) {
+        return None;
+    }
+    let mut rewritten = BytesMut::with_capacity(body.len() + named.len() + 10);
+    let mut copied = 0;
+    if models.is_empty() {
+        copied = body.iter().position(|byte| *byte == b'{')? + 1;
+        rewritten.put_slice(&body[..copied]);
+        rewritten.put_slice(b"\"model\":");
+        rewritten.put_slice(named.as_bytes());
+        if body[copied..].trim_ascii_start().first() != Some(&b'}') {
+            rewritten.put_u8(b',');
+        }
+    }
+    for given in models {
+        // The raw value borrows from the body, so its place is the distance between the two.
+        let start = given.get().as_ptr() as usize - body.as_ptr() as usize;
+        rewritten.put_slice(&body[copied..start]);
+        rewritten.put_slice(named.as_bytes());
+        copied = start + given.get().len();
+    }
+    rewritten.put_slice(&body[copied..]);
+    Some(rewritten.freeze())
+}
+
+/// Collects the values of the key `model` of one object.
+struct Models;
+
+impl<'de> Visitor<'de> for Models {
+    type Value = Vec<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut models = Vec::new();
+        while let Some(key) = map.next_key::<Key>()? {
+            let value = map.next_value::<&RawValue>()?;
+            if key.0 {
+                models.push(value);
+            }
+        }
+        Ok(models)
+    }
+}
+
+/// Whether a key is `model`, however it is written.
+struct Key(bool);
+
+impl<'de> serde::Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Key;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+
+            fn visit_str<E>(self, key: &str) -> Result<Key, E> {
+                Ok(Key(key == "model"))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(body: &'static str, model: &str) -> Option<String> {
+        let body = model_in_body(&Bytes::from_static(body.as_bytes()), model)?;
+        Some(String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn only_the_model_changes() {
+        for (body, expected) in [
+            (r#"{"model":"a","x":1}"#, Some(r#"{"model":"b","x":1}"#)),
+            (
+                "{ \"x\" : {\"model\":\"a\"},\n\t\"model\"  : \"a\" }\n",
+                Some("{ \"x\" : {\"model\":\"a\"},\n\t\"model\"  : \"b\" }\n"),
+            ),
+            (r#"{"mod\u0065l":"a"}"#, Some(r#"{"mod\u0065l":"b"}"#)),
+            (r#"{"model":null}"#, Some(r#"{"model":"b"}"#)),
+            (
+                r#"{"model":"a","model":"c"}"#,
+                Some(r#"{"model":"b","model":"b"}"#),
+            ),
+            (
+                r#"{"x":"\"model\":\"a\""}"#,
+                Some(r#"{"model":"b","x":"\"model\":\"a\""}"#),
+            ),
+            ("{}", Some(r#"{"model":"b"}"#)),
+            (" { } ", Some(r#" {"model":"b" } "#)),
+            (r#"{"model":"b"}"#, None),
+            ("", None),
+            ("--boundary", None),
+            (r#"["model"]"#, None),
+            (r#"{"model":"a""#, None),
+            (r#"{"model":"a"} x"#, None),
+        ] {
+            assert_eq!(rewritten(body, "b").as_deref(), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_written_as_json() {
+        assert_eq!(
+            rewritten("{}", "a\"b").as_deref(),
+            Some(r#"{"model":"a\"b"}"#)
+        );
+    }
+
+    #[test]
+    fn a_base_url_with_a_path_stands_for_v1() {
+        for (base, given, model, expected) in [
+            (
+                "http://h/v1",
+                "/v1/chat/completions",
+                None,
+                "http://h/v1/chat/completions",
+            ),
+            (
+                "http://h/v1/",
+                "/chat/completions?a=1",
+                None,
+                "http://h/v1/chat/completions?a=1",
+            ),
+            (
+                "http://h/openai/v1",
+                "/v1/models",
+                None,
+                "http://h/openai/v1/models",
+            ),
+            ("http://h/v1", "/v1beta/x", None, "http://h/v1/v1beta/x"),
+            ("https://h", "/v1/messages", None, "https://h/v1/messages"),
+            (
+                "https://h:8443/",
+                "http://other/v1/messages",
+                None,
+                "https://h:8443/v1/messages",
+            ),
+            (
+                "https://h",
+                "/v1beta/models/a:generateContent",
+                Some("b"),
+                "https://h/v1beta/models/b:generateContent",
+            ),
+            (
+                "https://h",
+                "/v1beta/models/a:generateContent",
+                Some("b/c?"),
+                "https://h/v1beta/models/b%2Fc%3F:generateContent",
+            ),
+            (
+                "https://h",
+                "/v1/models/a",
+                Some("b"),
+                "https://h/v1/models/a",
+            ),
+            ("https://h", "/", None, "https://h/"),
+        ] {
+            let provider = Provider::new(base).unwrap();
+            let uri = uri(&provider, &given.parse().unwrap(), model).unwrap();
+            assert_eq!(uri.to_string(), expected, "{base} {given}");
+        }
+        let azure = Provider::new("https://h/d")
+            .unwrap()
+            .query("api-version=1")
+            .unwrap();
+        let uri = uri(&azure, &"/v1/chat/completions?b=2".parse().unwrap(), None).unwrap();
+        assert_eq!(
+            uri.to_string(),
+            "https://h/d/chat/completions?api-version=1&b=2"
+        );
+    }
+}
