@@ -58,12 +58,13 @@
 //! [`Targets`] is a handle; services of one layer and clones of the handle share who rests. The
 //! inner service is cloned where more than one attempt may follow, so a clone of the client must be
 //! cheap. The request is cloned for each attempt but the last; bodies must be `Clone`
-//! ([`IdentifyLayer`](llm_call::IdentifyLayer) makes them so).
+//! (`IdentifyLayer` makes them so).
 //!
 //! # Cancellation
 //!
 //! Dropping the response future drops the attempt under way; no other is sent. A failed attempt is
-//! dropped before the next one is sent, so one connection or permit is enough.
+//! dropped before the next one is sent. An error answer that is kept, to be passed on if nobody
+//! does better, has ended: it holds no permit. So one permit is enough for a whole call.
 //!
 //! # Errors
 //!
@@ -82,6 +83,6 @@ pub use by_target::{ByTarget, ByTargetFuture};
 pub use error::{AllFailed, FailedAttempt};
 pub use future::ResponseFuture;
 pub use layer::FailoverLayer;
-pub use llm_call::{IdentifyLayer, PeekLayer};
+pub use llm_call::PeekLayer;
 pub use service::Failover;
 pub use targets::{InvalidTargets, TargetState, Targets};

@@ -97,3 +97,76 @@ fn doubled(first: Duration, times: u32) -> Duration {
         .and_then(|factor| first.checked_mul(factor))
         .unwrap_or(Duration::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PACE: Pace = Pace {
+        first: Duration::from_secs(10),
+        longest: Duration::from_secs(60),
+        quota: Duration::from_secs(600),
+    };
+
+    #[test]
+    fn doubling_never_overflows() {
+        for times in [0, 31, 32, u32::MAX] {
+            assert!(doubled(Duration::from_secs(10), times) >= Duration::from_secs(10));
+        }
+    }
+
+    #[test]
+    fn r12_a_wait_beyond_the_clock_is_a_long_one() {
+        let now = Instant::now();
+        let mut rest = Rest::default();
+        let told = Outcome::of(Kind::RateLimited).retry_after(Some(Duration::MAX));
+        rest.record(told, PACE, now);
+        assert!(matches!(rest.at(now), Rested::No(until) if until > now + PACE.quota));
+    }
+
+    proptest! {
+        #[test]
+        fn r12_a_server_s_word_is_never_shortened(
+            events in proptest::collection::vec((0..40u64, 0..5u8, 1..100u64), 1..50),
+        ) {
+            let mut now = Instant::now();
+            let mut rest = Rest::default();
+            // The model: until when the server asked to be left alone, and until when anybody says so.
+            let mut told = now;
+            let mut longest = now;
+            for (gap, what, hint) in events {
+                now += Duration::from_secs(gap);
+                let hint = Duration::from_secs(hint);
+                let outcome = match what {
+                    0 => Outcome::of(Kind::Success),
+                    1 => Outcome::of(Kind::RateLimited),
+                    2 => Outcome::of(Kind::QuotaExhausted),
+                    3 => Outcome::of(Kind::ServerError),
+                    _ => Outcome::of(Kind::Overloaded).retry_after(Some(hint)),
+                };
+                rest.record(outcome, PACE, now);
+                match what {
+                    1 => longest = longest.max(now + PACE.longest),
+                    2 => longest = longest.max(now + PACE.quota),
+                    4 => {
+                        told = told.max(now + hint);
+                        longest = longest.max(told);
+                    }
+                    _ => {}
+                }
+                match rest.at(now) {
+                    Rested::No(until) => {
+                        prop_assert!(until >= told && until > now);
+                        prop_assert!(until <= longest);
+                    }
+                    Rested::IfNeeded(until) => {
+                        prop_assert!(told <= now);
+                        prop_assert!(until > now && until <= longest);
+                    }
+                    Rested::Yes => prop_assert!(told <= now),
+                }
+            }
+        }
+    }
+}

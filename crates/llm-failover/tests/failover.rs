@@ -1,0 +1,577 @@
+//! Failover over a `PeekLayer`, on paused time.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use llm_call::{
+    Answer, Attempt, BoxError, Call, CallSettings, Error, Kind, Peek, PeekLayer, Phase, Refusal,
+    ResponseExt, find_cause,
+};
+use llm_failover::{AllFailed, ByTarget, Failover, FailoverLayer, InvalidTargets, Targets};
+use tokio::time::Instant;
+use tower::{Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
+
+const ANSWER: &str = "{\"object\":\"chat.completion\",\"choices\":[{\"index\":0,\"message\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}";
+
+/// What a target says to one attempt.
+#[derive(Clone, Copy, Debug)]
+enum Say {
+    Answer,
+    Status(u16),
+    /// 429 with a hint in seconds.
+    Later(u64),
+    Reset,
+    Hang,
+    Html,
+    /// An error event first.
+    Event,
+    Slow(u64),
+}
+
+/// Several targets behind one client.
+#[derive(Clone, Default)]
+struct World {
+    says: Arc<Mutex<HashMap<String, VecDeque<Say>>>>,
+    /// What was sent: target, number, alternatives.
+    log: Arc<Mutex<Vec<(String, u32, u32)>>>,
+    live: Arc<AtomicUsize>,
+}
+
+struct Live(Arc<AtomicUsize>);
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl World {
+    /// A target's last word is repeated for ever.
+    fn new<const N: usize>(says: [(&str, &[Say]); N]) -> World {
+        let world = World::default();
+        for (target, says) in says {
+            world.set(target, says);
+        }
+        world
+    }
+
+    fn set(&self, target: &str, says: &[Say]) {
+        let says = says.iter().copied().collect();
+        self.says.lock().unwrap().insert(target.to_owned(), says);
+    }
+
+    fn sent(&self) -> Vec<String> {
+        let log = self.log.lock().unwrap();
+        log.iter().map(|(target, ..)| target.clone()).collect()
+    }
+
+    fn client(
+        &self,
+    ) -> impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = BoxError, Future: Send>
+    + Clone
+    + use<> {
+        let world = self.clone();
+        service_fn(move |request: Request<()>| {
+            let attempt = request.extensions().get::<Attempt>().unwrap().clone();
+            let target = attempt.target.unwrap().to_string();
+            let say = {
+                let mut says = world.says.lock().unwrap();
+                let says = says.get_mut(&target).expect("a known target");
+                let say = *says.front().unwrap();
+                if says.len() > 1 {
+                    says.pop_front();
+                }
+                say
+            };
+            let entry = (target, attempt.n, attempt.alternatives);
+            world.log.lock().unwrap().push(entry);
+            world.live.fetch_add(1, Ordering::SeqCst);
+            let live = Live(world.live.clone());
+            async move {
+                let _live = live;
+                let (status, media, body) = match say {
+                    Say::Answer => (200, "application/json", ANSWER),
+                    Say::Status(status) => (status, "application/json", "{}"),
+                    Say::Later(s) => {
+                        return Ok(Response::builder()
+                            .status(429)
+                            .header("retry-after", s)
+                            .body(Full::from("{}"))
+                            .unwrap());
+                    }
+                    Say::Reset => {
+                        return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
+                    }
+                    Say::Hang => std::future::pending().await,
+                    Say::Html => (200, "text/html", "<html>"),
+                    Say::Event => (
+                        200,
+                        "text/event-stream",
+                        "data: {\"error\":{\"message\":\"x\",\"type\":\"server_error\"}}\n\n",
+                    ),
+                    Say::Slow(s) => {
+                        tokio::time::sleep(seconds(s)).await;
+                        (200, "application/json", ANSWER)
+                    }
+                };
+                Ok(Response::builder()
+                    .status(status)
+                    .header("content-type", media)
+                    .body(Full::from(body))
+                    .unwrap())
+            }
+        })
+    }
+
+    fn service(
+        &self,
+        targets: &Targets,
+    ) -> Failover<
+        Peek<
+            impl Service<Request<()>, Response = Response<Full<Bytes>>, Error = BoxError, Future: Send>
+            + Clone
+            + use<>,
+        >,
+    > {
+        ServiceBuilder::new()
+            .layer(FailoverLayer::new(targets.clone()))
+            .layer(PeekLayer::new())
+            .service(self.client())
+    }
+}
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+fn request(timeout: Option<u64>) -> Request<()> {
+    let mut request = Request::post("/v1/chat/completions").body(()).unwrap();
+    let mut settings = CallSettings::new();
+    if let Some(timeout) = timeout {
+        settings = settings.timeout(seconds(timeout));
+    }
+    request.extensions_mut().insert(Call::open(settings));
+    request
+}
+
+fn ab() -> Targets {
+    Targets::ordered(["a:m", "b:m"]).unwrap()
+}
+
+fn kind(error: &BoxError) -> Kind {
+    Kind::of(&**error)
+}
+
+#[tokio::test(start_paused = true)]
+async fn f02_goes_to_the_next_target_where_the_matrix_says_so() {
+    for (say, moves) in [
+        (Say::Status(500), true),
+        (Say::Status(503), true),
+        (Say::Status(529), true),
+        (Say::Status(429), true),
+        (Say::Status(401), true),
+        (Say::Status(404), true),
+        (Say::Status(400), false),
+        (Say::Status(422), false),
+        (Say::Reset, true),
+        (Say::Html, true),
+        (Say::Event, true),
+        (Say::Hang, true),
+    ] {
+        let world = World::new([("a:m", &[say]), ("b:m", &[Say::Answer])]);
+        let answer = world
+            .service(&ab())
+            .oneshot(request(Some(25)))
+            .await
+            .unwrap();
+        let served = answer.body().state().target().unwrap().to_string();
+        if moves {
+            assert_eq!(served, "b:m", "{say:?}");
+            assert!(answer.outcome().is_success());
+            assert_eq!(
+                *world.log.lock().unwrap(),
+                [("a:m".into(), 1, 1), ("b:m".into(), 2, 0)]
+            );
+        } else {
+            assert_eq!(served, "a:m", "{say:?}");
+            assert_eq!(world.sent(), ["a:m"]);
+        }
+        assert_eq!(world.live.load(Ordering::SeqCst), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t01_a_hang_gets_its_share_and_no_more() {
+    let targets = Targets::ordered(["a:m", "b:m", "c:m"]).unwrap();
+    let world = World::new([
+        ("a:m", &[Say::Hang]),
+        ("b:m", &[Say::Hang]),
+        ("c:m", &[Say::Slow(9)]),
+    ]);
+    let start = Instant::now();
+    let request = request(Some(30));
+    let call = request.extensions().get::<Call>().unwrap().clone();
+    let answer = world.service(&targets).oneshot(request).await.unwrap();
+    // 30 s over three targets, what is left over two, and the rest for the last.
+    assert_eq!(start.elapsed(), seconds(10 + 10 + 9));
+    assert!(answer.outcome().is_success());
+    let kinds: Vec<_> = call
+        .ledger()
+        .entries
+        .iter()
+        .map(|e| e.kind.unwrap())
+        .collect();
+    let share = Kind::TimedOut(Phase::Share);
+    assert_eq!(kinds, [share, share, Kind::Success]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_deadline_there_is_no_share() {
+    let world = World::new([("a:m", &[Say::Slow(1000)]), ("b:m", &[Say::Answer])]);
+    let answer = world.service(&ab()).oneshot(request(None)).await.unwrap();
+    assert_eq!(answer.body().state().target().unwrap().as_str(), "a:m");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f03_all_down_passes_the_last_real_answer_on() {
+    let targets = Targets::ordered(["a:m", "b:m", "c:m"]).unwrap();
+    let world = World::new([
+        ("a:m", &[Say::Status(500)]),
+        ("b:m", &[Say::Status(503)]),
+        ("c:m", &[Say::Reset]),
+    ]);
+    let answer = world
+        .service(&targets)
+        .oneshot(request(None))
+        .await
+        .unwrap();
+    assert_eq!(answer.status(), 503);
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "{}");
+    assert_eq!(world.sent(), ["a:m", "b:m", "c:m"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f03_all_down_without_an_answer_is_one_error_that_lists_each_attempt() {
+    let world = World::new([("a:m", &[Say::Reset]), ("b:m", &[Say::Html])]);
+    let error = world
+        .service(&ab())
+        .oneshot(request(None))
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(kind(&error), Kind::Malformed);
+    let all = find_cause::<AllFailed>(&*error).unwrap();
+    let kinds: Vec<_> = all.attempts().iter().map(|a| a.kind).collect();
+    assert_eq!(kinds, [Kind::ConnectionLost, Kind::Malformed]);
+    assert!(
+        all.to_string()
+            .contains("a:m connection_lost after 0 ms, b:m malformed")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn r17_one_target_s_own_error_is_returned_as_it_is() {
+    let targets = Targets::ordered(["a:m"]).unwrap();
+    let world = World::new([("a:m", &[Say::Reset])]);
+    let error = world
+        .service(&targets)
+        .oneshot(request(None))
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert!(find_cause::<AllFailed>(&*error).is_none());
+    assert!(find_cause::<io::Error>(&*error).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_limited_target_rests_until_its_reset_and_is_skipped() {
+    let targets = ab();
+    let world = World::new([
+        ("a:m", &[Say::Later(30), Say::Answer]),
+        ("b:m", &[Say::Answer]),
+    ]);
+    let service = world.service(&targets);
+    for (after, expected) in [(0, "b:m"), (29, "b:m"), (1, "a:m")] {
+        tokio::time::advance(seconds(after)).await;
+        let answer = service.clone().oneshot(request(None)).await.unwrap();
+        let served = answer.body().state().target().unwrap().to_string();
+        assert_eq!(served, expected, "after {after}");
+    }
+    assert_eq!(world.sent(), ["a:m", "b:m", "b:m", "a:m"]);
+    assert_eq!(targets.snapshot()[0].rests, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_without_a_hint_doubles_and_is_a_guess() {
+    let targets = ab();
+    let world = World::new([("a:m", &[Say::Status(429)]), ("b:m", &[Say::Answer])]);
+    let service = world.service(&targets);
+    for expected in [10, 20, 40, 60, 60] {
+        service.clone().oneshot(request(None)).await.unwrap();
+        let rests = targets.snapshot()[0].rests.unwrap();
+        assert_eq!(rests, seconds(expected));
+        tokio::time::advance(rests).await;
+    }
+    // A success begins anew.
+    world.set("a:m", &[Say::Answer, Say::Status(429)]);
+    for _ in 0..2 {
+        service.clone().oneshot(request(None)).await.unwrap();
+    }
+    assert_eq!(targets.snapshot()[0].rests, Some(seconds(10)));
+    // When no other target is left, a guess is broken...
+    world.set("b:m", &[Say::Status(429)]);
+    world.set("a:m", &[Say::Answer]);
+    service
+        .clone()
+        .oneshot(request(None))
+        .await
+        .map(drop)
+        .unwrap();
+    world.log.lock().unwrap().clear();
+    let answer = service.clone().oneshot(request(None)).await.unwrap();
+    assert!(answer.outcome().is_success());
+    assert_eq!(world.sent(), ["a:m"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f03_a_server_s_word_is_kept_even_when_all_rest() {
+    let targets = ab();
+    let world = World::new([("a:m", &[Say::Later(30)]), ("b:m", &[Say::Later(20)])]);
+    let service = world.service(&targets);
+    let answer = service.clone().oneshot(request(None)).await.unwrap();
+    assert_eq!(answer.status(), 429, "the last real answer");
+    tokio::time::advance(seconds(5)).await;
+    let error = service
+        .clone()
+        .oneshot(request(None))
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(kind(&error), Kind::Refused(Refusal::NoTarget));
+    let hint = find_cause::<Error>(&*error).unwrap().outcome().retry_after;
+    assert_eq!(hint, Some(seconds(15)), "the earliest to come back");
+    assert_eq!(world.sent(), ["a:m", "b:m"], "nothing was sent meanwhile");
+    // By hand.
+    assert!(targets.wake(&"a:m".parse().unwrap()));
+    service.clone().oneshot(request(None)).await.unwrap();
+    assert_eq!(world.sent().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_target_is_left_out() {
+    let targets = ab();
+    let world = World::new([("a:m", &[Say::Answer]), ("b:m", &[Say::Answer])]);
+    let service = world.service(&targets);
+    let a = "a:m".parse().unwrap();
+    assert!(targets.drain(&a, true));
+    service.clone().oneshot(request(None)).await.unwrap();
+    assert!(targets.drain(&a, false));
+    service.clone().oneshot(request(None)).await.unwrap();
+    assert_eq!(world.sent(), ["b:m", "a:m"]);
+    assert!(!targets.drain(&"c".parse().unwrap(), true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn weights_share_the_calls_and_still_fail_over() {
+    fastrand::seed(7);
+    let targets = Targets::weighted([("a:m", 3), ("b:m", 1), ("c:m", 0)]).unwrap();
+    let world = World::new([
+        ("a:m", &[Say::Answer]),
+        ("b:m", &[Say::Answer]),
+        ("c:m", &[Say::Answer]),
+    ]);
+    let service = world.service(&targets);
+    for _ in 0..2000 {
+        service.clone().oneshot(request(None)).await.unwrap();
+    }
+    let sent = world.sent();
+    let share = |target: &str| sent.iter().filter(|t| *t == target).count();
+    assert!((1400..1600).contains(&share("a:m")), "{}", share("a:m"));
+    assert_eq!(share("c:m"), 0);
+    // Each is tried once.
+    for target in ["a:m", "b:m", "c:m"] {
+        world.set(target, &[Say::Reset]);
+    }
+    world.log.lock().unwrap().clear();
+    service
+        .clone()
+        .oneshot(request(None))
+        .await
+        .map(drop)
+        .unwrap_err();
+    let tried: HashSet<_> = world.sent().into_iter().collect();
+    assert_eq!((world.sent().len(), tried.len()), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn c04_the_cap_on_attempts_holds() {
+    let names = ["a", "b", "c", "d"];
+    let targets = Targets::ordered(names).unwrap();
+    let world = World::new(names.map(|name| (name, &[Say::Reset][..])));
+    let mut request = request(None);
+    let call = Call::open(CallSettings::new().max_attempts(2));
+    request.extensions_mut().insert(call.clone());
+    let error = world
+        .service(&targets)
+        .oneshot(request)
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(world.sent(), ["a", "b"]);
+    assert_eq!(
+        kind(&error),
+        Kind::ConnectionLost,
+        "the last error, not the cap"
+    );
+    assert_eq!(call.sent(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn f02_a_target_that_another_copy_has_taken_is_left_to_it() {
+    let world = World::new([("a:m", &[Say::Answer]), ("b:m", &[Say::Answer])]);
+    let request = request(None);
+    let call = request.extensions().get::<Call>().unwrap().clone();
+    let lease = call.lease(&"a:m".parse().unwrap()).unwrap();
+    world.service(&ab()).oneshot(request).await.unwrap();
+    assert_eq!(world.sent(), ["b:m"]);
+    drop(lease);
+    assert!(!call.is_free(&"a:m".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_target_is_given_back_and_noted() {
+    let refuse = service_fn(|request: Request<()>| {
+        let attempt = request.extensions().get::<Attempt>().unwrap().clone();
+        async move {
+            let target = attempt.target;
+            Err::<Response<llm_call::Peeked<Full<Bytes>>>, BoxError>(
+                Error::new(Kind::Refused(Refusal::CircuitOpen))
+                    .with_target(target)
+                    .into(),
+            )
+        }
+    });
+    let service = FailoverLayer::new(ab());
+    let service = tower::Layer::layer(&service, refuse);
+    let request = request(None);
+    let call = request.extensions().get::<Call>().unwrap().clone();
+    let error = service.oneshot(request).await.map(drop).unwrap_err();
+    assert_eq!(kind(&error), Kind::Refused(Refusal::CircuitOpen));
+    assert!(call.is_free(&"a:m".parse().unwrap()) && call.is_free(&"b:m".parse().unwrap()));
+    let ledger = call.ledger();
+    assert_eq!(ledger.entries.len(), 2);
+    assert_eq!(ledger.sent().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t07_nothing_is_sent_once_the_deadline_has_passed() {
+    let world = World::new([("a:m", &[Say::Answer]), ("b:m", &[Say::Answer])]);
+    let request = request(Some(1));
+    tokio::time::advance(seconds(1)).await;
+    let error = world
+        .service(&ab())
+        .oneshot(request)
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(kind(&error), Kind::TimedOut(Phase::Deadline));
+    assert!(world.sent().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn r18_one_permit_is_enough() {
+    let world = World::new([
+        ("a:m", &[Say::Status(503)]),
+        ("b:m", &[Say::Reset]),
+        ("c:m", &[Say::Answer]),
+    ]);
+    let targets = Targets::ordered(["a:m", "b:m", "c:m"]).unwrap();
+    let service = ServiceBuilder::new()
+        .layer(FailoverLayer::new(targets))
+        .layer(ConcurrencyLimitLayer::new(1))
+        .layer(PeekLayer::new())
+        .service(world.client());
+    for _ in 0..3 {
+        let answer = service.clone().oneshot(request(Some(25))).await.unwrap();
+        assert!(answer.outcome().is_success());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn c03_a_dropped_future_leaves_nothing() {
+    let world = World::new([("a:m", &[Say::Slow(1), Say::Hang]), ("b:m", &[Say::Hang])]);
+    let targets = ab();
+    for polls in 0..4 {
+        let mut call = Box::pin(world.service(&targets).oneshot(request(Some(4))));
+        for _ in 0..polls {
+            let polled = tokio::time::timeout(seconds(1), &mut call).await;
+            if polled.is_ok() {
+                break;
+            }
+        }
+        drop(call);
+        assert_eq!(world.live.load(Ordering::SeqCst), 0, "after {polls} polls");
+    }
+}
+
+#[tokio::test]
+async fn by_target_picks_the_client() {
+    let client = |name: &'static str| {
+        service_fn(move |_: Request<()>| async move { Ok::<_, BoxError>(name) }).boxed_clone()
+    };
+    let addressed = |target: &str| {
+        let mut request = Request::new(());
+        let target = Some(target.parse().unwrap());
+        request
+            .extensions_mut()
+            .insert(Attempt::new(1).with_target(target));
+        request
+    };
+    let service = ByTarget::new(client("default")).with("eu", client("eu"));
+    assert_eq!(
+        service.clone().oneshot(addressed("eu:m")).await.unwrap(),
+        "eu"
+    );
+    assert_eq!(
+        service.clone().oneshot(addressed("us:m")).await.unwrap(),
+        "default"
+    );
+    assert_eq!(service.oneshot(Request::new(())).await.unwrap(), "default");
+    let strict = ByTarget::strict().with("eu", client("eu"));
+    let error = strict.oneshot(addressed("us:m")).await.unwrap_err();
+    assert_eq!(kind(&error), Kind::NotFound);
+}
+
+#[test]
+fn targets_that_cannot_work_are_refused() {
+    let none: [&str; 0] = [];
+    assert_eq!(Targets::ordered(none).unwrap_err(), InvalidTargets::Empty);
+    let many: Vec<_> = (0..65).map(|i| format!("p{i}")).collect();
+    assert_eq!(
+        Targets::ordered(&many).unwrap_err(),
+        InvalidTargets::TooMany
+    );
+    assert!(Targets::ordered(&many[..64]).is_ok());
+    assert!(matches!(
+        Targets::ordered(["a:m", "a:m"]).unwrap_err(),
+        InvalidTargets::Twice(_)
+    ));
+    assert_eq!(
+        Targets::weighted([("a", 0)]).unwrap_err(),
+        InvalidTargets::NoWeight
+    );
+    assert!(matches!(
+        Targets::ordered(["a\n"]).unwrap_err(),
+        InvalidTargets::Target(_)
+    ));
+}
