@@ -6,6 +6,7 @@ mod classify;
 mod clock;
 mod dialect;
 mod error;
+mod hint;
 mod json;
 mod kind;
 mod ledger;
@@ -13,21 +14,16 @@ mod peek;
 mod plan;
 mod sse;
 mod target;
+mod transport;
 
 pub use answer::{Answer, Ending, Guard, Guarded, ResponseExt, State};
 pub use call::{Attempt, Call, CallSettings, Cause, Facts, Lease, MAX_ATTEMPTS, Workload};
 pub use classify::{Classify, Seen, Standard};
 pub use dialect::{Dialect, Finish, Malformed, Sight, Usage, Watch};
 pub use error::{BoxError, Error, find_cause};
+pub use hint::{Dimension, RateLimit, RateLimits, retry_after};
 pub use kind::{Health, Kind, Matrix, Outcome, Phase, Refusal, Retry, Verdict};
 pub use ledger::{Entry, Ledger};
 pub use peek::{Commit, Peek, PeekLayer, Peeked, ResponseFuture};
 pub use sse::{Event, EventTooLarge, Framing, Scanner};
 pub use target::{Capability, InvalidTarget, Target};
-
-impl Kind {
-    /// temporary
-    pub fn of(error: &(dyn std::error::Error + 'static)) -> Kind {
-        find_cause::<Error>(error).map_or(Kind::Unknown, Error::kind)
-    }
-}
