@@ -285,3 +285,6 @@ impl Visitor<'_> for Key {
         Ok(Step::of(key))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -504,3 +504,6 @@ fn json_line(line: &[u8], on: &mut impl FnMut(Event<'_>)) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,22 +64,19 @@ pub(super) fn glance(dialect: Dialect, event: &Event<'_>) -> Option<Sight> {
     token.then_some(TOKEN)
 }
 
-/// A chunk with text of the first choice, and nothing else of note.
+/// A chunk with content of the first choice, and nothing else of note.
 fn chat(data: &[u8]) -> bool {
     let keys = &*KEYS;
     let Some(rest) = after(data, &keys.delta) else {
         return false;
     };
     let rest = skip(rest, b"\"role\":\"assistant\",");
-    let text = if let Some(text) = rest.strip_prefix(b"\"content\":\"") {
-        text
-    } else {
-        match skip(rest, b"\"content\":null,").strip_prefix(b"\"reasoning_content\":\"") {
-            Some(text) => text,
-            None => return false,
-        }
-    };
-    begins_text(text)
+    let rest = skip(rest, b"\"content\":null,");
+    let text = rest
+        .strip_prefix(b"\"content\":\"")
+        .or_else(|| rest.strip_prefix(b"\"reasoning_content\":\""));
+    let token = text.map_or_else(|| rest.starts_with(b"\"tool_calls\":[{"), begins_text);
+    token
         && null_or_absent(data, &keys.finish_reason)
         && null_or_absent(data, &keys.usage)
         && keys.error.find(data).is_none()

@@ -1,0 +1,93 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn shown(text: &str) -> Vec<String> {
+    let mut shown = Vec::new();
+    walk(text.as_bytes(), |path, value| {
+        shown.push(format!("{path:?} {value:?}"))
+    })
+    .unwrap();
+    shown
+}
+
+#[test]
+fn each_value_is_shown_with_its_path() {
+    assert_eq!(
+        shown(r#"{"choices":[{"index":1,"x":"\n"}],"done":true,"usage":null}"#),
+        [
+            "[] Object",
+            "[Choices] List",
+            "[Choices, Item] Object",
+            "[Choices, Item, Index] Number(1)",
+            "[Choices, Item, Other] Text(\"\\n\")",
+            "[Choices, Item] End",
+            "[Done] Bool(true)",
+            "[Usage] Null",
+            "[] End",
+        ]
+    );
+}
+
+#[test]
+fn an_array_at_the_root_is_many_roots() {
+    assert_eq!(
+        shown(r#"[{"done":1},2]"#),
+        ["[] Object", "[Done] Number(1)", "[] End", "[] Number(2)"]
+    );
+}
+
+#[test]
+fn numbers_are_cut_to_whole_ones() {
+    assert_eq!(
+        shown("[-1,2.9,1e30]"),
+        [
+            "[] Number(0)",
+            "[] Number(2)",
+            "[] Number(18446744073709551615)"
+        ]
+    );
+}
+
+#[test]
+fn what_lies_too_deep_is_checked_and_not_shown() {
+    let deep = |inner: &str| format!("{{\"x\":{}{inner}{}}}", "[".repeat(20), "]".repeat(20));
+    assert_eq!(
+        shown(&deep("1"))
+            .iter()
+            .filter(|line| line.contains("Number"))
+            .count(),
+        0
+    );
+    assert!(walk(deep("nope").as_bytes(), |_, _| {}).is_err());
+}
+
+#[test]
+fn a_text_must_be_json_to_its_end() {
+    let text = r#"{"error":{"message":"no \u00e9 \" }"},"list":[1,-2.5e3,true,null]}"#;
+    walk(text.as_bytes(), |_, _| {}).unwrap();
+    for end in 0..text.len() {
+        assert!(
+            walk(&text.as_bytes()[..end], |_, _| {}).is_err(),
+            "cut at {end}"
+        );
+    }
+    assert!(walk(format!("{text} x").as_bytes(), |_, _| {}).is_err());
+    walk(format!("\n\n{text}\n").as_bytes(), |_, _| {}).unwrap();
+}
+
+/// Feature unification can turn this on behind our back.
+#[test]
+fn numbers_of_arbitrary_precision_are_numbers() {
+    assert_eq!(
+        shown(r#"{"done":{"$serde_json::private::Number":"12"}}"#)[1],
+        "[Done] Number(12)"
+    );
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_panics(text in proptest::collection::vec(any::<u8>(), 0..64)) {
+        let _ = walk(&text, |_, _| {});
+    }
+}
