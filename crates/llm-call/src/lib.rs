@@ -6,6 +6,7 @@ mod classify;
 mod clock;
 mod dialect;
 mod error;
+mod identify;
 mod json;
 mod kind;
 mod ledger;
@@ -19,6 +20,7 @@ pub use call::{Attempt, Call, CallSettings, Cause, Facts, Lease, MAX_ATTEMPTS, W
 pub use classify::{Classify, Seen, Standard};
 pub use dialect::{Dialect, Finish, Malformed, Sight, Usage, Watch};
 pub use error::{BoxError, Error, find_cause};
+pub use identify::{CallGuard, Identify, IdentifyFuture, IdentifyLayer};
 pub use kind::{Health, Kind, Matrix, Outcome, Phase, Refusal, Retry, Verdict};
 pub use ledger::{Entry, Ledger};
 pub use peek::{Commit, Peek, PeekLayer, Peeked, ResponseFuture};
