@@ -12,6 +12,7 @@ mod kind;
 mod ledger;
 mod peek;
 mod plan;
+mod respond;
 mod sse;
 mod target;
 
@@ -24,6 +25,7 @@ pub use identify::{CallGuard, Identify, IdentifyFuture, IdentifyLayer};
 pub use kind::{Health, Kind, Matrix, Outcome, Phase, Refusal, Retry, Verdict};
 pub use ledger::{Entry, Ledger};
 pub use peek::{Commit, Peek, PeekLayer, Peeked, ResponseFuture};
+pub use respond::{Respond, RespondBody, RespondFuture, RespondLayer};
 pub use sse::{Event, EventTooLarge, Framing, Scanner};
 pub use target::{Capability, InvalidTarget, Target};
 

@@ -133,7 +133,7 @@ impl Notes {
                 self.thinking |= matches!(kind, "enabled" | "adaptive");
             }
             ([GenerationConfig, ThinkingConfig, ThinkingLevel], Value::Text(level)) => {
-                self.thinking |= !level.eq_ignore_ascii_case("minimal")
+                self.thinking |= !level.eq_ignore_ascii_case("minimal");
             }
             (
                 [Think]

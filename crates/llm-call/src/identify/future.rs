@@ -162,8 +162,7 @@ where
             }
             Err(error) => {
                 let failed = find_cause::<Error>(&*error);
-                let outcome =
-                    failed.map_or_else(|| Outcome::of(Kind::of(&*error)), |error| error.outcome());
+                let outcome = outcome_of(&*error);
                 let target = failed.and_then(Error::target).cloned();
                 guard.finish(Ending::Failed(outcome));
                 Err(with_attempts(error, outcome, target, this.call.ledger()))
@@ -250,6 +249,14 @@ impl StdError for Attempts {
     }
 }
 
+/// What an error is worth, whoever made it.
+pub(crate) fn outcome_of(error: &(dyn StdError + 'static)) -> Outcome {
+    match find_cause::<Error>(error) {
+        Some(error) => error.outcome(),
+        None => Outcome::of(Kind::of(error)),
+    }
+}
+
 fn with_attempts(
     error: BoxError,
     outcome: Outcome,
@@ -272,7 +279,7 @@ fn with_attempts(
     clippy::panic,
     reason = "the contract of Future: not polled after Ready"
 )]
-fn polled_after_ready() -> ! {
+pub(crate) fn polled_after_ready() -> ! {
     panic!("a response future was polled after it was ready")
 }
 

@@ -9,3 +9,5 @@ mod service;
 pub use future::{CallGuard, IdentifyFuture};
 pub use layer::IdentifyLayer;
 pub use service::Identify;
+
+pub(crate) use future::{outcome_of, polled_after_ready};
