@@ -58,7 +58,7 @@
 //! [`Targets`] is a handle; services of one layer and clones of the handle share who rests. The
 //! inner service is cloned where more than one attempt may follow, so a clone of the client must be
 //! cheap. The request is cloned for each attempt but the last; bodies must be `Clone`
-//! (`IdentifyLayer` makes them so).
+//! ([`IdentifyLayer`] makes them so).
 //!
 //! # Cancellation
 //!
@@ -83,6 +83,6 @@ pub use by_target::{ByTarget, ByTargetFuture};
 pub use error::{AllFailed, FailedAttempt};
 pub use future::ResponseFuture;
 pub use layer::FailoverLayer;
-pub use llm_call::PeekLayer;
+pub use llm_call::{IdentifyLayer, PeekLayer};
 pub use service::Failover;
 pub use targets::{InvalidTargets, TargetState, Targets};

@@ -64,6 +64,6 @@ mod service;
 
 pub use future::ResponseFuture;
 pub use layer::ProviderLayer;
-pub use llm_call::PeekLayer;
+pub use llm_call::{IdentifyLayer, PeekLayer};
 pub use provider::{InvalidProvider, Provider};
 pub use service::Provide;

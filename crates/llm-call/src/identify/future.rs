@@ -1,0 +1,302 @@
+use std::{
+    error::Error as StdError,
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, Response,
+    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+    request::Parts,
+};
+use http_body::Body;
+use http_body_util::Full;
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use super::{collect::Collected, facts::facts};
+use crate::{
+    Answer, Attempt, BoxError, Call, Ending, Error, Guard, Guarded, Kind, Ledger, Outcome, State,
+    Target, find_cause,
+};
+
+/// Tells a call how it ended, exactly once: rides in the future, then in the body.
+pub struct CallGuard(Option<Call>);
+
+impl CallGuard {
+    fn finish(&mut self, ending: Ending) {
+        if let Some(call) = self.0.take() {
+            call.finish(ending);
+        }
+    }
+}
+
+impl Guard for CallGuard {
+    fn ended(&mut self, ending: Ending, _state: &State) {
+        self.finish(ending);
+    }
+}
+
+impl Drop for CallGuard {
+    fn drop(&mut self) {
+        self.finish(Ending::Dropped);
+    }
+}
+
+impl fmt::Debug for CallGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CallGuard").field(&self.0).finish()
+    }
+}
+
+pin_project! {
+    /// The response future of [`Identify`](crate::Identify): reads the request, then waits for the
+    /// service below and its answer.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct IdentifyFuture<S, ReqB>
+    where
+        S: Service<Request<Full<Bytes>>>,
+    {
+        #[pin]
+        stage: Stage<S, ReqB, S::Future>,
+        call: Call,
+        guard: CallGuard,
+    }
+}
+
+pin_project! {
+    #[project = StageProj]
+    enum Stage<S, ReqB, Fut> {
+        /// Reading the body.
+        Reading {
+            #[pin]
+            body: ReqB,
+            collected: Collected,
+            max_body: usize,
+            rest: Option<(S, Parts, Option<Target>)>,
+        },
+        /// Waiting until the service below can take it.
+        Readying { inner: S, request: Option<Request<Full<Bytes>>> },
+        /// Waiting for the answer.
+        Calling {
+            #[pin]
+            future: Fut,
+        },
+        Done,
+    }
+}
+
+impl<S, ReqB> IdentifyFuture<S, ReqB>
+where
+    S: Service<Request<Full<Bytes>>>,
+{
+    pub(super) fn new(
+        inner: S,
+        parts: Parts,
+        body: ReqB,
+        call: Call,
+        provider: Option<Target>,
+        max_body: usize,
+    ) -> Self {
+        IdentifyFuture {
+            stage: Stage::Reading {
+                body,
+                collected: Collected::default(),
+                max_body,
+                rest: Some((inner, parts, provider)),
+            },
+            guard: CallGuard(Some(call.clone())),
+            call,
+        }
+    }
+}
+
+impl<S, ReqB, B> Future for IdentifyFuture<S, ReqB>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = BoxError>,
+    ReqB: Body,
+    ReqB::Error: Into<BoxError>,
+    B: Answer,
+{
+    type Output = Result<Response<Guarded<B, CallGuard>>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let result = loop {
+            let next = match this.stage.as_mut().project() {
+                StageProj::Reading {
+                    body,
+                    collected,
+                    max_body,
+                    rest,
+                } => match (ready!(collected.poll(body, cx, *max_body)), rest.take()) {
+                    (Err(error), _) => break Err(error.into()),
+                    (Ok(body), Some((inner, parts, provider))) => Stage::Readying {
+                        inner,
+                        request: Some(identified(parts, body, this.call, provider.as_ref())),
+                    },
+                    (Ok(_), None) => polled_after_ready(),
+                },
+                StageProj::Readying { inner, request } => match ready!(inner.poll_ready(cx)) {
+                    Err(error) => break Err(error),
+                    Ok(()) => Stage::Calling {
+                        future: inner.call(request.take().unwrap_or_else(|| polled_after_ready())),
+                    },
+                },
+                StageProj::Calling { future } => break ready!(future.poll(cx)),
+                StageProj::Done => polled_after_ready(),
+            };
+            this.stage.set(next);
+        };
+        // The service below is done with: what its future holds is freed before the answer is
+        // handed on.
+        this.stage.set(Stage::Done);
+        let mut guard = std::mem::replace(this.guard, CallGuard(None));
+        Poll::Ready(match result {
+            Ok(mut response) => {
+                stamp(&mut response, this.call.sent());
+                Ok(response.map(|body| Guarded::new(body, guard)))
+            }
+            Err(error) => {
+                let failed = find_cause::<Error>(&*error);
+                let outcome = outcome_of(&*error);
+                let target = failed.and_then(Error::target).cloned();
+                guard.finish(Ending::Failed(outcome));
+                Err(with_attempts(error, outcome, target, this.call.ledger()))
+            }
+        })
+    }
+}
+
+/// The request as the layers below need it: it can be copied, and says what it is about.
+fn identified(
+    mut parts: Parts,
+    body: Bytes,
+    call: &Call,
+    provider: Option<&Target>,
+) -> Request<Full<Bytes>> {
+    let facts = facts(parts.uri.path(), &parts.headers, &body);
+    let mut attempt = match parts.extensions.remove::<Attempt>() {
+        Some(attempt) => attempt,
+        None => Attempt::new(call.number()),
+    };
+    let host = || Target::new(parts.uri.host()?, None, None).ok();
+    let fallback = || Target::new("default", None, None).ok();
+    attempt.target = attempt
+        .target
+        .or_else(|| provider.cloned())
+        .or_else(host)
+        .or_else(fallback)
+        .map(|target| {
+            let (model, capability) = (facts.model.as_deref(), facts.capability);
+            target
+                .complete(model, capability)
+                // A model that no header can hold is no model.
+                .or_else(|_| target.complete(None, capability))
+                .unwrap_or(target)
+        });
+    call.set_facts(facts);
+    parts.extensions.insert(call.clone());
+    parts.extensions.insert(attempt);
+    if parts.headers.remove(TRANSFER_ENCODING).is_some()
+        || parts.headers.contains_key(CONTENT_LENGTH)
+        || !body.is_empty()
+    {
+        parts
+            .headers
+            .insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
+    Request::from_parts(parts, Full::new(body))
+}
+
+/// Says in the answer's head who served it.
+fn stamp<B: Answer>(response: &mut Response<B>, attempts: u32) {
+    let target = response.body().state().target().cloned();
+    let headers = response.headers_mut();
+    if let Some(target) = target {
+        headers.insert("x-llm-provider", target.provider_header().clone());
+        if let Some(model) = target.model_header() {
+            headers.insert("x-llm-model", model.clone());
+        }
+    }
+    headers.insert("x-llm-attempts", HeaderValue::from(attempts));
+}
+
+/// What was tried, between an error and its source.
+#[derive(Debug)]
+struct Attempts {
+    ledger: Ledger,
+    source: BoxError,
+}
+
+impl fmt::Display for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("attempts: ")?;
+        for (i, entry) in self.ledger.entries.iter().enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            write!(f, "{comma}{entry}")?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Attempts {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.source)
+    }
+}
+
+/// What an error is worth, whoever made it.
+pub(crate) fn outcome_of(error: &(dyn StdError + 'static)) -> Outcome {
+    match find_cause::<Error>(error) {
+        Some(error) => error.outcome(),
+        None => Outcome::of(Kind::of(error)),
+    }
+}
+
+fn with_attempts(
+    error: BoxError,
+    outcome: Outcome,
+    target: Option<Target>,
+    ledger: Ledger,
+) -> BoxError {
+    if ledger.entries.is_empty() {
+        return error;
+    }
+    Error::from(outcome)
+        .with_target(target)
+        .with_source(Attempts {
+            ledger,
+            source: error,
+        })
+        .into()
+}
+
+#[expect(
+    clippy::panic,
+    reason = "the contract of Future: not polled after Ready"
+)]
+pub(crate) fn polled_after_ready() -> ! {
+    panic!("a response future was polled after it was ready")
+}
+
+impl<S, ReqB> fmt::Debug for IdentifyFuture<S, ReqB>
+where
+    S: Service<Request<Full<Bytes>>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.stage {
+            Stage::Reading { .. } => "Reading",
+            Stage::Readying { .. } => "Readying",
+            Stage::Calling { .. } => "Calling",
+            Stage::Done => "Done",
+        };
+        f.debug_struct("IdentifyFuture")
+            .field("stage", &stage)
+            .field("call", &self.call)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+use tower_layer::Layer;
+
+use super::Respond;
+
+/// Writes errors down for callers: stands at the very top of a server's stack.
+///
+/// Below, no answer is an error, and a failure may come as a 200. A caller over HTTP can read
+/// neither. This layer never fails: an error becomes a status and a JSON error in the dialect of
+/// the request's path (OpenAI's where the path tells nothing), so that the official SDKs raise
+/// what they would raise over the provider itself.
+///
+/// | what came | what the caller gets |
+/// | --- | --- |
+/// | an answer | the same |
+/// | an error answer of the provider | the same |
+/// | a failure in a 200, before its first token | its proper status, with the provider's own error |
+/// | a refusal of content in the form of an answer | the same |
+/// | an error | a status by its kind: 504 timed out, 503 refused, 502 no usable answer, … |
+/// | an error within a stream | a last event that says so |
+///
+/// Failing answers carry `x-should-retry: false`: the layers below have tried what is sound, and a
+/// client's own retries would multiply theirs. Only where nothing was sent (bulkhead full, budget
+/// spent, no target) it is left out. Hints are handed on as `retry-after` (whole seconds, rounded
+/// up) and `retry-after-ms`; a full bulkhead or a spent budget without a hint says one second.
+///
+/// The message of an error is its chain of sources, bounded to 1 KiB; URLs in it lose their query
+/// and user. Headers that belong to one connection (`connection`, `transfer-encoding`) are not
+/// handed on.
+///
+/// # Example
+///
+/// ```
+/// use llm_call::{IdentifyLayer, PeekLayer, RespondLayer};
+/// use tower::ServiceBuilder;
+/// # fn demo<S>(client: S) -> impl Sized {
+/// // An axum router takes this as a layer or as a fallback service: its error is `Infallible`.
+/// ServiceBuilder::new()
+///     .layer(RespondLayer::new())
+///     .layer(IdentifyLayer::new())
+///     .layer(PeekLayer::new())
+///     .service(client)
+/// # }
+/// ```
+///
+/// # Streaming
+///
+/// In server-sent events and NDJSON the caller gets whole events: the beginning of one is held
+/// (64 KiB at most) until its end has come, and dropped where the stream breaks. The error is then
+/// the last event, in the caller's dialect, and no end marker follows. An event larger than that is
+/// handed on in pieces, and where it breaks the body fails, as it does for any other media type:
+/// a server then breaks the connection off. See [`RespondLayer::error_events`].
+///
+/// # Clone and shared state
+///
+/// Services share nothing.
+///
+/// # Cancellation
+///
+/// Dropping the future or the body drops what is below.
+///
+/// # Errors
+///
+/// None. When the service below fails to become ready, this one is ready all the same, and answers
+/// the next call with that error; the service is asked again before the call after it. A clone
+/// does not have the error.
+#[derive(Clone, Copy, Debug)]
+pub struct RespondLayer {
+    error_events: bool,
+}
+
+impl RespondLayer {
+    /// With error events.
+    pub fn new() -> RespondLayer {
+        RespondLayer { error_events: true }
+    }
+
+    /// Whether an error within a stream becomes its last event. Without, the body fails, and a
+    /// server breaks the connection off. Default: `true`.
+    #[must_use]
+    pub fn error_events(mut self, on: bool) -> Self {
+        self.error_events = on;
+        self
+    }
+}
+
+impl Default for RespondLayer {
+    fn default() -> Self {
+        RespondLayer::new()
+    }
+}
+
+impl<S> Layer<S> for RespondLayer {
+    type Service = Respond<S>;
+
+    fn layer(&self, inner: S) -> Respond<S> {
+        Respond::new(inner, self.error_events)
+    }
+}
