@@ -4,6 +4,12 @@
 //! The driver here is the smallest one that can judge a body: scan, watch, classify. Streams are
 //! also cut at every point, since a chunk may end anywhere.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of a test fail the test"
+)]
+
 use std::{collections::BTreeSet, fmt::Write as _, time::SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};

@@ -1,1 +1,303 @@
+use http::HeaderName;
+use proptest::prelude::*;
+
 use super::*;
+use crate::{Phase, Verdict};
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap()))
+        .collect()
+}
+
+fn judge(seen: &Seen<'_>) -> Outcome {
+    Standard::default().classify(seen, SystemTime::UNIX_EPOCH)
+}
+
+fn answer(status: u16, pairs: &[(&str, &str)], body: &str) -> Outcome {
+    judge(&Seen::Answer {
+        status: StatusCode::from_u16(status).unwrap(),
+        headers: &headers(pairs),
+        body: body.as_bytes(),
+    })
+}
+
+fn event(data: &str) -> Outcome {
+    judge(&Seen::Event {
+        headers: None,
+        data: data.as_bytes(),
+    })
+}
+
+#[test]
+fn a_body_knows_better_than_a_load_balancer() {
+    let body = r#"{"error":{"code":429,"message":"x","status":"RESOURCE_EXHAUSTED"}}"#;
+    assert_eq!(answer(503, &[], body).kind, Kind::RateLimited);
+    assert_eq!(answer(200, &[], body).kind, Kind::RateLimited);
+    // It does not know better than a provider: vLLM writes its own codes into everything.
+    let body = r#"{"error":{"code":500,"message":"x"}}"#;
+    assert_eq!(answer(401, &[], body).kind, Kind::Authentication);
+}
+
+#[test]
+fn the_same_words_mean_money_at_openai_and_a_minute_at_gemini() {
+    let words = "You exceeded your current quota, please check your plan and billing details.";
+    let openai = format!(r#"{{"error":{{"message":"{words}","code":"insufficient_quota"}}}}"#);
+    let gemini = format!(r#"{{"error":{{"message":"{words}","status":"RESOURCE_EXHAUSTED"}}}}"#);
+    assert_eq!(answer(429, &[], &openai).kind, Kind::QuotaExhausted);
+    assert_eq!(answer(429, &[], &gemini).kind, Kind::RateLimited);
+}
+
+#[test]
+fn one_status_means_two_things() {
+    let groq = r#"{"error":{"message":"busy","type":"flex"}}"#;
+    assert_eq!(answer(498, &[], groq).kind, Kind::Overloaded);
+    let cohere = r#"{"message":"invalid token"}"#;
+    assert_eq!(answer(498, &[], cohere).kind, Kind::Authentication);
+}
+
+#[test]
+fn the_status_shades_the_retry() {
+    for (status, retry) in [
+        (500, Retry::Once),
+        (501, Retry::Never),
+        (502, Retry::Yes),
+        (503, Retry::Yes),
+        (504, Retry::Yes),
+        (505, Retry::Never),
+        (520, Retry::Yes),
+        (522, Retry::Yes),
+        (529, Retry::Yes),
+        (599, Retry::Once),
+    ] {
+        assert_eq!(answer(status, &[], "").verdict.retry, retry, "{status}");
+    }
+}
+
+#[test]
+fn x_should_retry_rules_except_over_money() {
+    let retry = |status, says, body| {
+        answer(status, &[("x-should-retry", says)], body)
+            .verdict
+            .retry
+    };
+    assert_eq!(retry(400, "true", ""), Retry::Yes);
+    assert_eq!(retry(503, "false", ""), Retry::Never);
+    assert_eq!(retry(503, "perhaps", ""), Retry::Yes);
+    assert_eq!(retry(402, "true", ""), Retry::Never);
+    let spent = r#"{"error":{"code":"insufficient_quota"}}"#;
+    assert_eq!(retry(429, "true", spent), Retry::Never);
+}
+
+#[test]
+fn a_wait_that_is_too_long_is_told_and_not_waited() {
+    let at = |secs: &str| {
+        answer(
+            429,
+            &[("retry-after", secs), ("x-should-retry", "true")],
+            "",
+        )
+    };
+    assert_eq!(at("360").verdict.retry, Retry::Yes);
+    let long = at("361");
+    assert_eq!(long.verdict.retry, Retry::Never);
+    assert!(long.verdict.fail_over);
+    assert_eq!(long.retry_after, Some(Duration::from_secs(361)));
+}
+
+#[test]
+fn limits_that_are_used_up_say_nothing_of_other_failures() {
+    let reset = [
+        ("x-ratelimit-remaining-tokens", "0"),
+        ("x-ratelimit-reset-tokens", "9s"),
+    ];
+    assert_eq!(
+        answer(429, &reset, "").retry_after,
+        Some(Duration::from_secs(9))
+    );
+    assert_eq!(answer(500, &reset, "").retry_after, None);
+    // What is said in words counts for all.
+    let hint = answer(500, &[("retry-after", "9")], "").retry_after;
+    assert_eq!(hint, Some(Duration::from_secs(9)));
+}
+
+#[test]
+fn pages_are_not_read_and_plain_text_is() {
+    let html = [("content-type", "text/html")];
+    let page = "<p>the model is overloaded, your credit balance is too low</p>";
+    assert_eq!(answer(404, &html, page).kind, Kind::NotFound);
+    let plain = [("content-type", "text/plain")];
+    assert_eq!(
+        answer(503, &plain, "upstream connect error or ...").kind,
+        Kind::ServerError
+    );
+    assert_eq!(
+        answer(503, &plain, "no healthy upstream").kind,
+        Kind::Overloaded
+    );
+}
+
+#[test]
+fn another_server_may_support_what_this_one_does_not() {
+    let body = r#"{"error":{"code":501,"message":"no embeddings","type":"not_supported_error"}}"#;
+    let outcome = answer(501, &[], body);
+    assert_eq!(outcome.kind, Kind::InvalidRequest);
+    assert!(outcome.verdict.fail_over);
+    assert_eq!(outcome.verdict.retry, Retry::Never);
+}
+
+#[test]
+fn a_good_answer_fails_only_by_an_error_object() {
+    assert_eq!(answer(200, &[], r#"{"choices":[]}"#).kind, Kind::Success);
+    assert_eq!(
+        answer(200, &[], r#"{"message":"hello"}"#).kind,
+        Kind::Success
+    );
+    assert_eq!(answer(200, &[], r#"{"error":null}"#).kind, Kind::Success);
+    assert_eq!(answer(200, &[], "<html>").kind, Kind::Malformed);
+    assert_eq!(answer(200, &[], r#"{"error":"x"}"#).kind, Kind::ServerError);
+}
+
+#[test]
+fn errors_are_found_in_every_place() {
+    for body in [
+        r#"{"error":{"code":"context_length_exceeded"}}"#,
+        r#"[{"error":{"code":"context_length_exceeded"}}]"#,
+        r#"{"type":"error","code":"context_length_exceeded","message":"x"}"#,
+        r#"{"object":"error","type":"BadRequestError","message":"prompt is too long"}"#,
+        r#"{"response":{"error":{"code":"context_length_exceeded"}}}"#,
+        r#"{"choices":[{"error":{"code":"context_length_exceeded"}}]}"#,
+        r#"{"x_groq":{"error":"prompt is too long"}}"#,
+        r#"{"error":"prompt is too long"}"#,
+        r#"{"error":null,"response":{"error":{"code":"context_length_exceeded"}}}"#,
+    ] {
+        assert_eq!(event(body).kind, Kind::ContextTooLong, "{body}");
+    }
+    assert_eq!(
+        answer(422, &[], r#"{"detail":[{"msg":"prompt is too long"}]}"#).kind,
+        Kind::ContextTooLong
+    );
+    let aws = [("x-amzn-errortype", "ModelNotReadyException:http://x/")];
+    assert_eq!(
+        answer(429, &aws, r#"{"message":"wait"}"#).kind,
+        Kind::Overloaded
+    );
+}
+
+#[test]
+fn names_in_a_stream_stand_for_statuses() {
+    for (name, kind) in [
+        ("overloaded_error", Kind::Overloaded),
+        ("rate_limit_error", Kind::RateLimited),
+        ("throttlingException", Kind::RateLimited),
+        ("modelTimeoutException", Kind::TimedOut(Phase::Upstream)),
+        ("authentication_error", Kind::Authentication),
+        ("permission_error", Kind::Permission),
+        ("billing_error", Kind::QuotaExhausted),
+        ("invalid_request_error", Kind::InvalidRequest),
+        ("request_too_large", Kind::RequestTooLarge),
+        ("api_error", Kind::ServerError),
+        ("something_new", Kind::ServerError),
+    ] {
+        let data = format!(r#"{{"type":"error","error":{{"type":"{name}","message":"x"}}}}"#);
+        assert_eq!(event(&data).kind, kind, "{name}");
+    }
+    assert_eq!(event("not json at all").kind, Kind::ServerError);
+    assert_eq!(event("").kind, Kind::ServerError);
+}
+
+#[test]
+fn messages_about_length_that_are_not_about_the_window() {
+    for message in [
+        "'max_tokens' is too large: 8000. This model's maximum context length is 4096 tokens",
+        "too many tokens: max tokens must be less than or equal to 4096",
+        "Expected a string with maximum length 64",
+    ] {
+        let body = format!(r#"{{"error":{{"message":"{message}"}}}}"#);
+        assert_eq!(
+            answer(400, &[], &body).kind,
+            Kind::InvalidRequest,
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn chance_is_not_the_targets_fault() {
+    let random = judge(&Seen::Finish {
+        kind: Kind::Malformed,
+        random: true,
+    });
+    assert_eq!(random.verdict.retry, Retry::Once);
+    assert_eq!(random.verdict.breaker, Health::Neutral);
+    assert!(random.verdict.fail_over);
+    let finished = judge(&Seen::Empty { finished: true }).verdict.breaker;
+    let broken = judge(&Seen::Empty { finished: false }).verdict.breaker;
+    assert_eq!((finished, broken), (Health::Neutral, Health::Failure));
+}
+
+#[test]
+fn our_own_errors_carry_their_outcome() {
+    let ours =
+        Error::new(Kind::TimedOut(Phase::Idle)).with_retry_after(Some(Duration::from_secs(1)));
+    for outcome in [
+        judge(&Seen::Transport(&ours)),
+        judge(&Seen::Cut(Some(&ours))),
+    ] {
+        assert_eq!(outcome, ours.outcome());
+    }
+    let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    assert_eq!(judge(&Seen::Transport(&reset)).kind, Kind::ConnectionLost);
+    assert_eq!(judge(&Seen::Cut(Some(&reset))).kind, Kind::Interrupted);
+    assert_eq!(judge(&Seen::Cut(None)).kind, Kind::Interrupted);
+}
+
+#[test]
+fn verdicts_start_from_the_matrix() {
+    let never = Verdict {
+        retry: Retry::Never,
+        fail_over: false,
+        ..Matrix::default()[Kind::ServerError]
+    };
+    let standard = Standard::with_matrix(Matrix::default().set(Kind::ServerError, never));
+    let seen = Seen::Answer {
+        status: StatusCode::BAD_GATEWAY,
+        headers: &HeaderMap::new(),
+        body: b"",
+    };
+    assert_eq!(
+        standard.classify(&seen, SystemTime::UNIX_EPOCH).verdict,
+        never
+    );
+}
+
+#[test]
+fn what_people_said_is_not_in_the_debug_text() {
+    let seen = Seen::Event {
+        headers: None,
+        data: b"secret",
+    };
+    assert_eq!(format!("{seen:?}"), "Event { data: 6, .. }");
+}
+
+proptest! {
+    /// R15: every answer has one outcome, and the same one each time.
+    #[test]
+    fn r15_classification_is_total_and_deterministic(
+        status in 100..1000_u16,
+        body in prop_oneof![
+            ".{0,40}",
+            "\\{\"error\":\\{\"(code|type|message|details)\":(\"[a-z ]{0,9}\"|[0-9]{1,9}|\\[\\{\\}\\]|null)\\}\\}",
+        ],
+        retry_after in "[0-9.-]{0,6}",
+    ) {
+        let once = answer(status, &[("retry-after", &retry_after)], &body);
+        prop_assert_eq!(once, answer(status, &[("retry-after", &retry_after)], &body));
+        prop_assert_eq!(once.is_success(), (200..300).contains(&status) && once.kind == Kind::Success);
+        if matches!(once.kind, Kind::QuotaExhausted) {
+            prop_assert_eq!(once.verdict.retry, Retry::Never);
+        }
+        event(&body);
+    }
+}

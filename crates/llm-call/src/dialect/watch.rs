@@ -32,7 +32,7 @@ use crate::{Event, Kind};
 /// assert_eq!(watch.finish(), Some(Finish::Complete));
 /// # Ok::<(), llm_call::EventTooLarge>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watch {
     dialect: Option<Dialect>,
     usage: Usage,

@@ -5,7 +5,7 @@ use super::*;
 fn shown(text: &str) -> Vec<String> {
     let mut shown = Vec::new();
     walk(text.as_bytes(), |path, value| {
-        shown.push(format!("{path:?} {value:?}"))
+        shown.push(format!("{path:?} {value:?}"));
     })
     .unwrap();
     shown
