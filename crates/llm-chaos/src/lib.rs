@@ -13,8 +13,12 @@
 //!   drop-fuzzer for tests on paused time.
 //!
 //! ```
-//! use llm_chaos::{ChaosProvider, Fault, Script};
+//! # #[cfg(not(feature = "server"))]
+//! # fn main() {}
+//! # #[cfg(feature = "server")]
+//! use llm_chaos::{ChaosProvider, Script};
 //!
+//! # #[cfg(feature = "server")]
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let provider = ChaosProvider::start().await?;
@@ -75,7 +79,8 @@ pub mod testing;
 mod window;
 
 pub use fault::{Fault, UnknownFault};
-//pub use layer::{FaultBody, FaultCounts, FaultFuture, FaultLayer, FaultService, Injection, Rule};
+#[cfg(feature = "layer")]
+pub use layer::{FaultBody, FaultCounts, FaultFuture, FaultLayer, FaultService, Injection, Rule};
 pub use reply::{Api, Reply};
 #[cfg(feature = "server")]
 pub use server::{

@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::{Ending, PATIENCE, SHORT, ask, ask_briefly, chat, content, exchange, post, tokens};
