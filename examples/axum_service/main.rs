@@ -1,0 +1,60 @@
+//! An OpenAI-compatible chat endpoint that keeps answering while a provider is down.
+//!
+//! ```sh
+//! cargo run --release --example axum_service -- \
+//!     --target a=https://api.openai.com/v1 \
+//!     --target b=https://api.example.com/v1,model=other
+//! ```
+//!
+//! Point any OpenAI client at `http://127.0.0.1:8080/v1`. Bodies and unknown fields pass through,
+//! the caller's key goes to every target, and answers stream. Give the client no retries of its own
+//! (`max_retries=0` in the official SDKs): they would multiply with those of this service.
+
+mod settings;
+mod stack;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let settings = match settings::Settings::from_args(std::env::args_os().skip(1)) {
+        Ok(Some(settings)) => settings,
+        Ok(None) => {
+            say(settings::HELP);
+            return Ok(());
+        }
+        Err(error) => {
+            complain(&format!("axum_service: {error}\n\n{}", settings::HELP));
+            std::process::exit(2);
+        }
+    };
+    let chat = stack::build(&settings)?;
+    let app = Router::new()
+        .route_service("/v1/chat/completions", chat.clone())
+        .route_service("/v1/responses", chat.clone())
+        .route_service("/v1/embeddings", chat.clone())
+        .route_service("/v1/models", chat);
+    let listener = TcpListener::bind(settings.listen).await?;
+    say(&format!(
+        "listening on http://{}\n{settings}",
+        listener.local_addr()?
+    ));
+    axum::serve(listener, app)
+        .with_graceful_shutdown(async {
+            // Without a signal handler the service runs until it is killed, which is sound too.
+            let _ = tokio::signal::ctrl_c().await;
+        })
+        .await?;
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "a program speaks to its user")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+#[expect(clippy::print_stderr, reason = "a program speaks to its user")]
+fn complain(text: &str) {
+    eprintln!("{text}");
+}

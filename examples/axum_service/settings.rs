@@ -1,0 +1,195 @@
+//! The command line.
+
+use std::{ffi::OsString, fmt, net::SocketAddr, time::Duration};
+
+use llm_call::Commit;
+
+pub(crate) const HELP: &str = "\
+Usage: axum_service --target NAME=URL[,model=MODEL] [--target ...] [options]
+
+An OpenAI-compatible chat endpoint whose client fails over between targets, in the order given.
+
+  --target NAME=URL[,model=MODEL]  a target: its base URL as for an SDK; MODEL replaces the caller's
+  --listen ADDR                    where to listen                       [127.0.0.1:8080]
+  --first-token DURATION           longest wait for a stream's first token [5s]
+  --answer DURATION                longest wait for an answer in one piece [20s]
+  --idle DURATION                  longest silence within a stream       [10s]
+  --deadline DURATION              longest wait for an answer, over all targets [25s]
+  --commit first-token|whole       when an answer is handed to the caller [first-token]
+  --help                           this text";
+
+/// One `--target`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Upstream {
+    pub(crate) name: String,
+    pub(crate) url: String,
+    pub(crate) model: Option<String>,
+}
+
+impl Upstream {
+    /// The target's text: `name[:model]`.
+    pub(crate) fn target(&self) -> String {
+        match &self.model {
+            Some(model) => format!("{}:{model}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) upstreams: Vec<Upstream>,
+    pub(crate) first_token: Duration,
+    pub(crate) answer: Duration,
+    pub(crate) idle: Duration,
+    pub(crate) deadline: Duration,
+    pub(crate) commit: Commit,
+}
+
+impl Settings {
+    /// Reads the arguments; `None` when help is asked for.
+    pub(crate) fn from_args(
+        args: impl IntoIterator<Item = OsString>,
+    ) -> Result<Option<Settings>, String> {
+        use lexopt::prelude::*;
+        let mut settings = Settings {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            upstreams: Vec::new(),
+            first_token: Duration::from_secs(5),
+            answer: Duration::from_secs(20),
+            idle: Duration::from_secs(10),
+            deadline: Duration::from_secs(25),
+            commit: Commit::FirstToken,
+        };
+        let mut parser = lexopt::Parser::from_args(args);
+        while let Some(arg) = parser.next().map_err(text)? {
+            let Long(name) = arg else {
+                return Err(text(arg.unexpected()));
+            };
+            if name == "help" {
+                return Ok(None);
+            }
+            let name = name.to_owned();
+            let value = parser.value().map_err(text)?.string().map_err(text)?;
+            match name.as_str() {
+                "listen" => {
+                    settings.listen = value
+                        .parse()
+                        .map_err(|_| format!("--listen {value}: give an address and a port"))?;
+                }
+                "target" => settings.upstreams.push(upstream(&value)?),
+                "first-token" => settings.first_token = duration(&name, &value)?,
+                "answer" => settings.answer = duration(&name, &value)?,
+                "idle" => settings.idle = duration(&name, &value)?,
+                "deadline" => settings.deadline = duration(&name, &value)?,
+                "commit" => {
+                    settings.commit = match value.as_str() {
+                        "first-token" => Commit::FirstToken,
+                        "whole" => Commit::Whole,
+                        _ => return Err(format!("--commit {value}: give first-token or whole")),
+                    }
+                }
+                _ => return Err(format!("unknown option --{name}")),
+            }
+        }
+        if settings.upstreams.is_empty() {
+            return Err("no target: give at least one --target NAME=URL".to_owned());
+        }
+        Ok(Some(settings))
+    }
+}
+
+fn text(error: lexopt::Error) -> String {
+    error.to_string()
+}
+
+fn upstream(value: &str) -> Result<Upstream, String> {
+    let invalid = || format!("--target {value}: write NAME=URL or NAME=URL,model=MODEL");
+    let (name, rest) = value.split_once('=').ok_or_else(invalid)?;
+    let (url, model) = match rest.split_once(",model=") {
+        Some((url, model)) if !model.is_empty() => (url, Some(model.to_owned())),
+        Some(_) => return Err(invalid()),
+        None => (rest, None),
+    };
+    if name.is_empty() || url.is_empty() || url.contains(',') {
+        return Err(invalid());
+    }
+    Ok(Upstream {
+        name: name.to_owned(),
+        url: url.to_owned(),
+        model,
+    })
+}
+
+fn duration(name: &str, value: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(value) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(format!("--{name} {value}: give a time such as 5s or 800ms")),
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, upstream) in self.upstreams.iter().enumerate() {
+            let model = upstream.model.as_deref().unwrap_or("the caller's");
+            writeln!(
+                f,
+                "target {}: {} at {}, model {model}",
+                i + 1,
+                upstream.name,
+                upstream.url
+            )?;
+        }
+        writeln!(
+            f,
+            "limits: first token {:?}, answer {:?}, idle {:?}, deadline {:?}",
+            self.first_token, self.answer, self.idle, self.deadline
+        )?;
+        write!(f, "commit: {:?}", self.commit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Option<Settings>, String> {
+        Settings::from_args(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn targets_keep_their_order_and_their_models() {
+        let settings = read(
+            "--target a=http://127.0.0.1:8401/v1 --target b=http://127.0.0.1:8401/v1,model=other:8b \
+             --first-token 800ms --commit whole",
+        )
+        .unwrap()
+        .unwrap();
+        let targets: Vec<_> = settings.upstreams.iter().map(Upstream::target).collect();
+        assert_eq!(targets, ["a", "b:other:8b"]);
+        assert_eq!(settings.first_token, Duration::from_millis(800));
+        assert_eq!(settings.commit, Commit::Whole);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (line, word) in [
+            ("", "--target"),
+            ("--target a", "NAME=URL"),
+            ("--target a=", "NAME=URL"),
+            ("--target a=u,model=", "NAME=URL"),
+            ("--target a=u,x=y", "NAME=URL"),
+            ("--target a=u --idle soon", "--idle soon"),
+            ("--target a=u --idle 0s", "--idle 0s"),
+            ("--target a=u --commit late", "first-token or whole"),
+            ("--target a=u --listen x", "--listen x"),
+            ("--target a=u --what 1", "--what"),
+            ("stray", "stray"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(word), "{line:?}: {error}");
+        }
+        assert_eq!(read("--help").unwrap(), None);
+    }
+}
