@@ -1,5 +1,12 @@
 //! `Call` against a naive model: leases, numbers, the deadline, causes.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
 use std::{collections::HashSet, time::Duration};
 
 use llm_call::{Call, CallSettings, Cause, Ending, Kind, Lease, Phase, Target};

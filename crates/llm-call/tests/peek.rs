@@ -1,5 +1,12 @@
 //! Peek: what is held, what is an answer, how it ends.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
 mod support;
 
 use std::{sync::atomic::Ordering, time::Duration};
@@ -385,7 +392,7 @@ async fn a_guard_hears_one_ending_by_what_came() {
     ] {
         let steps = [vec![Do::Data(HEL), Do::Data(LO)], last.clone()].concat();
         let (read, heard) = ended(steps).await;
-        let error = read.error.expect(&format!("{last:?}"));
+        let error = read.error.unwrap_or_else(|| panic!("{last:?}"));
         assert_eq!(kind(&*error), Kind::Interrupted);
         let [Ending::Failed(outcome)] = heard[..] else {
             panic!("{heard:?}")

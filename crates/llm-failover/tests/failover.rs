@@ -1,5 +1,12 @@
 //! Failover over a `PeekLayer`, on paused time.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     io,
