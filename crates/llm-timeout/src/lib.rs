@@ -35,8 +35,13 @@
 //! ```
 //!
 //! Whether an answer is to be streamed, or needs time to think, stands in the request's body; put
-//! `llm_call::IdentifyLayer` above to have it read, or a [`Call`](llm_call::Call) with its
-//! [`Facts`](llm_call::Facts) into the request.
+//! [`IdentifyLayer`] above to have it read, or a [`Call`](llm_call::Call) with its
+//! [`Facts`](llm_call::Facts) into the request. Where both layers are used, the deadline stands
+//! above whatever sends again, and the phases below it:
+//!
+//! ```text
+//! IdentifyLayer > DeadlineLayer > (failover, retry, ...) > TimeoutLayer > PeekLayer > client
+//! ```
 
 mod body;
 mod clock;
@@ -52,4 +57,4 @@ pub use future::ResponseFuture;
 pub use limits::Limits;
 pub use timeout::{Timeout, TimeoutLayer};
 
-pub use llm_call::PeekLayer;
+pub use llm_call::{IdentifyLayer, PeekLayer};

@@ -6,15 +6,16 @@ use crate::support::*;
 use http::Response;
 use http_body_util::BodyExt;
 use llm_call::{BoxError, Call, CallSettings, Cause, Commit, Kind, PeekLayer, Phase};
+use llm_chaos::testing::{Respond, Scripted, Strict};
 use llm_timeout::{DeadlineLayer, TimeoutBody, TimeoutLayer};
 use tokio::time::Instant;
-use tower::{ServiceBuilder, ServiceExt};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 
-type Committed = Response<TimeoutBody<llm_call::Peeked<Steps>>>;
+type Committed = Response<TimeoutBody<Peeked>>;
 
 async fn send(
     layer: DeadlineLayer,
-    client: &Client,
+    client: &Strict<Scripted>,
     request: http::Request<()>,
 ) -> Result<Committed, BoxError> {
     let service = ServiceBuilder::new().layer(layer.alone());
@@ -24,7 +25,7 @@ async fn send(
 #[tokio::test(start_paused = true)]
 async fn t01_the_call_ends_at_its_deadline() {
     for (thinking, seconds) in [(false, 25), (true, 120)] {
-        let client = Client::streaming(&[Hang], &[]);
+        let (client, gauges) = serve(Respond::hang());
         let (start, (request, call)) = (Instant::now(), ask(Some(true), thinking));
         let error = send(DeadlineLayer::default(), &client, request).await;
         assert_timed_out(&error.unwrap_err(), Phase::Deadline);
@@ -32,13 +33,13 @@ async fn t01_the_call_ends_at_its_deadline() {
         let entry = &call.ledger().entries[0];
         assert_eq!(entry.kind, Some(Kind::TimedOut(Phase::Deadline)));
         assert_eq!(entry.cause, Some(Cause::TimedOut(Phase::Deadline)));
-        assert_eq!(client.alive(), 0);
+        assert_eq!(gauges.live(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn t01_it_bounds_a_stream_until_its_first_token_and_no_longer() {
-    let client = Client::streaming(&[], &[Data(TOKEN), Wait(s(60)), Data(FINISH)]);
+    let (client, _) = serve(stream([data(TOKEN), Wait(s(60)), data(FINISH)]));
     let (request, _) = ask(Some(true), false);
     let body = send(DeadlineLayer::default(), &client, request).await;
     let (frames, error) = read(body.unwrap().into_body()).await;
@@ -47,7 +48,7 @@ async fn t01_it_bounds_a_stream_until_its_first_token_and_no_longer() {
 
 #[tokio::test(start_paused = true)]
 async fn t01_it_bounds_an_answer_that_is_not_streamed_until_its_end() {
-    let client = Client::json(&[Wait(s(5))], &[Data("{"), Hang]);
+    let (client, gauges) = serve(json([data("{"), Hang]).after(s(5)));
     let service = ServiceBuilder::new()
         .layer(DeadlineLayer::default())
         .layer(PeekLayer::new().commit(Commit::Headers))
@@ -59,12 +60,12 @@ async fn t01_it_bounds_an_answer_that_is_not_streamed_until_its_end() {
     assert_eq!((frames, start.elapsed().as_secs()), (1, 25));
     let kind = call.ledger().entries[0].kind;
     assert_eq!(kind, Some(Kind::TimedOut(Phase::Deadline)));
-    assert_eq!(client.alive(), 0);
+    assert_eq!(gauges.live(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn t01_it_bounds_an_endless_body_although_there_is_always_something_to_read() {
-    let client = Client::streaming(&[], &[Data("a"); 100]).media("audio/mpeg");
+    let (client, _) = serve(audio(vec![data("a"); 100]));
     let (request, _) = ask(None, false);
     let response = send(DeadlineLayer::default(), &client, request).await;
     let mut body = response.unwrap().into_body();
@@ -82,17 +83,19 @@ async fn t01_it_bounds_an_endless_body_although_there_is_always_something_to_rea
 
 #[tokio::test(start_paused = true)]
 async fn t05_the_inner_future_is_dropped_when_it_fires() {
-    let client = Client::streaming(&[Hang], &[]);
+    let (client, gauges) = serve(Respond::hang());
     let (request, _) = ask(Some(true), false);
-    let mut future = std::pin::pin!(send(DeadlineLayer::new(s(1)), &client, request));
+    let mut service = DeadlineLayer::new(s(1)).alone().layer(client);
+    let ready = <_ as ServiceExt<http::Request<()>>>::ready(&mut service);
+    let mut future = std::pin::pin!(ready.await.unwrap().call(request));
     assert!(future.as_mut().await.is_err());
-    assert_eq!(client.alive(), 0);
+    assert_eq!(gauges.live(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn t06_a_deadline_is_never_moved_back() {
     // Not by a layer above one that is tighter, nor by a second pass, nor by the caller's wish.
-    let client = Client::json(&[Hang], &[]);
+    let (client, _) = serve(Respond::hang());
     let (start, (request, call)) = (Instant::now(), ask(None, false));
     let service = ServiceBuilder::new()
         .layer(DeadlineLayer::new(s(4)))
@@ -117,7 +120,7 @@ async fn t06_a_deadline_is_never_moved_back() {
 
 #[tokio::test(start_paused = true)]
 async fn t07_without_time_nothing_is_sent() {
-    let client = Client::json(&[], &[Data(JSON)]);
+    let (client, gauges) = serve(json([data(JSON)]));
     let (request, call) = ask(None, false);
     let error = send(DeadlineLayer::new(s(0)), &client, request).await;
     assert_timed_out(&error.unwrap_err(), Phase::Deadline);
@@ -128,12 +131,12 @@ async fn t07_without_time_nothing_is_sent() {
     tokio::time::sleep(s(2)).await;
     let error = send(DeadlineLayer::default(), &client, request).await;
     assert_timed_out(&error.unwrap_err(), Phase::Deadline);
-    assert_eq!(client.sent(), 0);
+    assert_eq!(gauges.calls(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn t07_the_longest_duration_sets_no_deadline() {
-    let client = Client::json(&[Wait(s(1_000_000))], &[Data(JSON)]);
+    let (client, _) = serve(json([data(JSON)]).after(s(1_000_000)));
     let (request, call) = ask(None, false);
     let response = send(DeadlineLayer::new(Duration::MAX), &client, request).await;
     assert!(response.is_ok());
@@ -144,7 +147,7 @@ async fn t07_the_longest_duration_sets_no_deadline() {
 async fn a_request_without_a_call_gets_one_and_its_attempts_keep_to_it() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(None));
     let note = seen.clone();
-    let client = Client::json(&[Hang], &[]);
+    let (client, _) = serve(Respond::hang());
     let service = ServiceBuilder::new()
         .layer(DeadlineLayer::new(s(7)))
         .map_request(move |request: http::Request<()>| {

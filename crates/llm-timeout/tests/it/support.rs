@@ -1,25 +1,17 @@
-//! A client that follows a script, and counts what of it is still alive.
+//! A client that follows a script, and requests to send to it.
 
 use std::{
-    collections::VecDeque,
-    future::Future,
-    io,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, ready},
+    sync::Arc,
+    task::{Context, Wake, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body::{Body, Frame};
+use http::Request;
+use http_body::Body;
 use http_body_util::BodyExt;
 use llm_call::{Attempt, BoxError, Call, CallSettings, Error, Facts, Kind, Phase, Target};
-use tokio::time::Sleep;
-use tower::Service;
+use llm_chaos::testing::{BodyStep, Gauges, Respond, Scripted, ScriptedBody, Strict, service};
 
 pub(crate) const TOKEN: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"},\"finish_reason\":null}]}\n\n";
@@ -37,159 +29,58 @@ pub(crate) const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
-    Wait(Duration),
-    Data(&'static str),
-    Fail,
-    Hang,
+pub(crate) type Peeked = llm_call::Peeked<ScriptedBody>;
+
+pub(crate) use BodyStep::{Hang, Wait};
+
+pub(crate) const fn data(text: &'static str) -> BodyStep {
+    BodyStep::Data(Bytes::from_static(text.as_bytes()))
 }
 
-pub(crate) use Step::{Data, Fail, Hang, Wait};
-
-/// What a client does with each request: steps until the headers, then those of the body.
-#[derive(Clone, Debug)]
-pub(crate) struct Client {
-    head: Vec<Step>,
-    body: Vec<Step>,
-    media: &'static str,
-    pub(crate) sent: Arc<AtomicUsize>,
-    pub(crate) alive: Arc<AtomicUsize>,
-    ready: bool,
+pub(crate) const fn fail() -> BodyStep {
+    BodyStep::Error("connection reset")
 }
 
-impl Client {
-    pub(crate) fn streaming(head: &[Step], body: &[Step]) -> Client {
-        Client {
-            head: head.to_vec(),
-            body: body.to_vec(),
-            media: "text/event-stream",
-            sent: Arc::default(),
-            alive: Arc::default(),
-            ready: false,
-        }
-    }
-
-    pub(crate) fn json(head: &[Step], body: &[Step]) -> Client {
-        Client {
-            media: "application/json",
-            ..Client::streaming(head, body)
-        }
-    }
-
-    pub(crate) fn media(self, media: &'static str) -> Client {
-        Client { media, ..self }
-    }
-
-    pub(crate) fn sent(&self) -> usize {
-        self.sent.load(Ordering::SeqCst)
-    }
-
-    /// Futures and bodies that have not been dropped.
-    pub(crate) fn alive(&self) -> usize {
-        self.alive.load(Ordering::SeqCst)
-    }
-
-    fn steps(&self, steps: &[Step]) -> Steps {
-        self.alive.fetch_add(1, Ordering::SeqCst);
-        Steps {
-            steps: steps.iter().copied().collect(),
-            sleep: None,
-            alive: self.alive.clone(),
-        }
-    }
+pub(crate) fn stream(steps: impl IntoIterator<Item = BodyStep>) -> Respond {
+    Respond::ok(steps).header("content-type", "text/event-stream")
 }
 
-impl<B> Service<Request<B>> for Client {
-    type Response = Response<Steps>;
-    type Error = io::Error;
-    type Future = Sending;
+pub(crate) fn json(steps: impl IntoIterator<Item = BodyStep>) -> Respond {
+    Respond::ok(steps).header("content-type", "application/json")
+}
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.ready = true;
-        Poll::Ready(Ok(()))
+pub(crate) fn audio(steps: impl IntoIterator<Item = BodyStep>) -> Respond {
+    Respond::ok(steps).header("content-type", "audio/mpeg")
+}
+
+/// Answers each request by one script, and insists on the contract of `Service`.
+pub(crate) fn serve(respond: Respond) -> (Strict<Scripted>, Gauges) {
+    let client = service([respond]);
+    let gauges = client.gauges();
+    (Strict::new(client), gauges)
+}
+
+/// A waker that tells how many timers (or others) hold it.
+pub(crate) struct Held(Arc<Woken>, Waker);
+
+struct Woken;
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Held {
+    pub(crate) fn new() -> Held {
+        let woken = Arc::new(Woken);
+        Held(woken.clone(), woken.into())
     }
 
-    fn call(&mut self, _: Request<B>) -> Sending {
-        assert!(std::mem::take(&mut self.ready), "called without readiness");
-        self.sent.fetch_add(1, Ordering::SeqCst);
-        Sending {
-            head: self.steps(&self.head),
-            body: Some(self.steps(&self.body)),
-            media: self.media,
-        }
+    pub(crate) fn context(&self) -> Context<'_> {
+        Context::from_waker(&self.1)
     }
-}
 
-pub(crate) struct Sending {
-    head: Steps,
-    body: Option<Steps>,
-    media: &'static str,
-}
-
-impl Future for Sending {
-    type Output = io::Result<Response<Steps>>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(Err(error)) = ready!(self.head.poll_step(cx)) {
-            return Poll::Ready(Err(error));
-        }
-        let response = Response::builder()
-            .header("content-type", self.media)
-            .body(self.body.take().unwrap());
-        Poll::Ready(Ok(response.unwrap()))
-    }
-}
-
-pub(crate) struct Steps {
-    steps: VecDeque<Step>,
-    sleep: Option<Pin<Box<Sleep>>>,
-    alive: Arc<AtomicUsize>,
-}
-
-impl Steps {
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        loop {
-            match self.steps.front().copied() {
-                None => return Poll::Ready(None),
-                Some(Hang) => return Poll::Pending,
-                Some(Wait(time)) => {
-                    let sleep = self
-                        .sleep
-                        .get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
-                    ready!(sleep.as_mut().poll(cx));
-                    self.sleep = None;
-                    self.steps.pop_front();
-                }
-                Some(Data(data)) => {
-                    self.steps.pop_front();
-                    return Poll::Ready(Some(Ok(Bytes::from_static(data.as_bytes()))));
-                }
-                Some(Fail) => {
-                    self.steps.clear();
-                    return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Steps {
-    fn drop(&mut self) {
-        self.alive.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Body for Steps {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        self.poll_step(cx)
-            .map(|step| step.map(|data| data.map(Frame::data)))
+    pub(crate) fn timers(&self) -> usize {
+        Arc::strong_count(&self.0) - 2
     }
 }
 
