@@ -285,6 +285,11 @@ impl Call {
         self.core().ledger.set_cause(n, cause);
     }
 
+    /// Says why all copies under way are about to be dropped, as [`Call::set_cause`] does for one.
+    pub fn set_cause_all(&self, cause: Cause) {
+        self.core().ledger.set_cause_all(cause);
+    }
+
     /// Writes down that a layer refused the copy numbered `n` before it was sent.
     pub fn note_refused(&self, n: u32, target: Option<&Target>, kind: Kind) {
         let at = self.0.opened.elapsed();

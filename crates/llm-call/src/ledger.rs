@@ -73,6 +73,14 @@ impl Ledger {
         }
     }
 
+    pub(crate) fn set_cause_all(&mut self, cause: Cause) {
+        for entry in &mut self.entries {
+            if entry.kind.is_none() {
+                entry.cause.get_or_insert(cause);
+            }
+        }
+    }
+
     pub(crate) fn finish(&mut self, ending: Ending, at: Duration) {
         self.ended.get_or_insert((ending, at));
     }
@@ -128,5 +136,31 @@ impl fmt::Display for Ledger {
             writeln!(f, "{} after {} ms", ending.kind(), at.as_millis())?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Phase;
+
+    #[test]
+    fn the_cause_of_all_is_that_of_the_open_copies_that_have_none() {
+        let mut ledger = Ledger::default();
+        for n in 1..=3 {
+            ledger.entries.push(Entry::new(n, None, Duration::ZERO));
+        }
+        ledger.entries[0].kind = Some(Kind::Overloaded);
+        ledger.set_cause(2, Cause::HedgeLost);
+        ledger.set_cause_all(Cause::TimedOut(Phase::Deadline));
+        let causes: Vec<_> = ledger.entries.iter().map(|entry| entry.cause).collect();
+        assert_eq!(
+            causes,
+            [
+                None,
+                Some(Cause::HedgeLost),
+                Some(Cause::TimedOut(Phase::Deadline))
+            ]
+        );
     }
 }

@@ -1,0 +1,58 @@
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use llm_call::{Answer, BoxError, Call, Error, Kind, Phase};
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::layer::Limits;
+use crate::{ResponseFuture, TimeoutBody, clock::RequestClock, copies::Copies};
+
+/// The service of [`DeadlineLayer`](crate::DeadlineLayer).
+#[derive(Clone, Debug)]
+pub struct Deadline<S> {
+    inner: S,
+    limits: Limits,
+}
+
+impl<S> Deadline<S> {
+    pub(super) fn new(inner: S, limits: Limits) -> Deadline<S> {
+        Deadline { inner, limits }
+    }
+}
+
+impl<S, ReqB, B> Service<Request<ReqB>> for Deadline<S>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Answer,
+{
+    type Response = Response<TimeoutBody<B>>;
+    type Error = BoxError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, mut request: Request<ReqB>) -> Self::Future {
+        let started = Instant::now();
+        let call = Call::of(&mut request);
+        let facts = call.facts();
+        let limit = self.limits.of(facts.is_some_and(|facts| facts.thinking));
+        let streamed = facts.and_then(|facts| facts.streamed) == Some(true);
+        if let Some(deadline) = started.checked_add(limit) {
+            call.tighten(deadline);
+        }
+        let copies = Copies::all(call);
+        if copies
+            .deadline()
+            .is_some_and(|deadline| deadline <= started)
+        {
+            copies.not_sent(None, Phase::Deadline);
+            return ResponseFuture::refused(Error::new(Kind::TimedOut(Phase::Deadline)));
+        }
+        let clock = RequestClock::deadline(started, streamed);
+        ResponseFuture::new(self.inner.call(request), clock, copies, None)
+    }
+}

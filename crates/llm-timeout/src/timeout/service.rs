@@ -1,0 +1,61 @@
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use llm_call::{Answer, Attempt, BoxError, Call, Error, Kind};
+use tokio::time::Instant;
+use tower_service::Service;
+
+use crate::{ResponseFuture, TimeoutBody, clock::RequestClock, copies::Copies, limits::Settings};
+
+/// The service of [`TimeoutLayer`](crate::TimeoutLayer).
+#[derive(Clone, Debug)]
+pub struct Timeout<S> {
+    inner: S,
+    settings: Arc<Settings>,
+}
+
+impl<S> Timeout<S> {
+    pub(super) fn new(inner: S, settings: Arc<Settings>) -> Timeout<S> {
+        Timeout { inner, settings }
+    }
+}
+
+impl<S, ReqB, B> Service<Request<ReqB>> for Timeout<S>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Answer,
+{
+    type Response = Response<TimeoutBody<B>>;
+    type Error = BoxError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<ReqB>) -> Self::Future {
+        let started = Instant::now();
+        let call = request.extensions().get::<Call>().cloned();
+        let (target, n, alternatives) = match request.extensions().get::<Attempt>() {
+            Some(attempt) => (attempt.target.clone(), attempt.n, attempt.alternatives),
+            None => (None, 0, 0),
+        };
+        let facts = call.as_ref().and_then(Call::facts);
+        let streamed = facts.and_then(|facts| facts.streamed) == Some(true);
+        let limits = self.settings.limits(target.as_ref(), facts);
+        let clock = RequestClock::attempt(started, streamed, limits, alternatives);
+        let copies = Copies::one(call, n);
+        match clock.due(copies.deadline()) {
+            Some(due) if due.at <= started => {
+                copies.not_sent(target.as_ref(), due.phase);
+                let error = Error::new(Kind::TimedOut(due.phase)).with_target(target);
+                ResponseFuture::refused(error)
+            }
+            _ => ResponseFuture::new(self.inner.call(request), clock, copies, target),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The layers as their users see them.
+
+#[cfg(test)]
+mod deadline;
+#[cfg(test)]
+mod socket;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod timeout;
