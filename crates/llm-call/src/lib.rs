@@ -3,6 +3,7 @@
 mod answer;
 mod call;
 mod classify;
+mod client;
 mod clock;
 mod dialect;
 mod error;
@@ -13,6 +14,8 @@ mod kind;
 mod ledger;
 mod peek;
 mod plan;
+#[cfg(feature = "reqwest")]
+pub mod reqwest;
 mod respond;
 mod sse;
 mod target;
@@ -21,6 +24,7 @@ mod transport;
 pub use answer::{Answer, Ending, Guard, Guarded, ResponseExt, State};
 pub use call::{Attempt, Call, CallSettings, Cause, Facts, Lease, MAX_ATTEMPTS, Workload};
 pub use classify::{Classify, Seen, Standard};
+pub use client::{AnswerBody, Client, ClientFuture, client};
 pub use dialect::{Dialect, Finish, Malformed, Sight, Usage, Watch};
 pub use error::{BoxError, Error, find_cause};
 pub use hint::{Dimension, RateLimit, RateLimits, retry_after};

@@ -49,11 +49,7 @@ impl Caller {
         }
         let (mut parts, body) = response.into_parts();
         if !status.is_informational() {
-            for name in [CONNECTION, TRANSFER_ENCODING] {
-                parts.headers.remove(name);
-            }
-            parts.headers.remove("keep-alive");
-            parts.headers.remove("proxy-connection");
+            remove_hop_headers(&mut parts.headers);
         }
         let framing = if self.error_events && status.is_success() {
             framing(&parts.headers)
@@ -84,7 +80,8 @@ impl Caller {
         outcome: Outcome,
         cx: &mut Context<'_>,
     ) -> Response<RespondBody<B>> {
-        let (parts, body) = response.into_parts();
+        let (mut parts, body) = response.into_parts();
+        remove_hop_headers(&mut parts.headers);
         let mut body = Box::pin(body);
         let ahead = read_ahead(body.as_mut(), cx);
         let theirs = provider_error(&joined(&ahead));
@@ -104,14 +101,8 @@ impl Caller {
         theirs: Option<Value>,
     ) -> Response<RespondBody<B>> {
         let text = form::json(outcome.kind, message, theirs, self.dialect);
-        for name in [
-            CONTENT_LENGTH,
-            CONTENT_ENCODING,
-            TRANSFER_ENCODING,
-            CONNECTION,
-        ] {
-            headers.remove(name);
-        }
+        headers.remove(CONTENT_LENGTH);
+        headers.remove(CONTENT_ENCODING);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let hint = outcome.retry_after.or(match outcome.kind {
             Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent) => {
@@ -130,6 +121,14 @@ impl Caller {
         *response.headers_mut() = headers;
         response
     }
+}
+
+/// Removes what speaks of the connection to the provider.
+fn remove_hop_headers(headers: &mut HeaderMap) {
+    headers.remove(CONNECTION);
+    headers.remove(TRANSFER_ENCODING);
+    headers.remove("keep-alive");
+    headers.remove("proxy-connection");
 }
 
 /// Every target was tried as often as was sound: the caller's client would only repeat it. Not so
