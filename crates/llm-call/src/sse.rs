@@ -1,54 +1,16 @@
 //! The event scanner: chunks of bytes in, whole events out, for server-sent events and for
 //! newline-delimited JSON.
 
+mod event;
 mod field;
 
-use std::{error::Error as StdError, fmt, mem};
+pub use event::{Event, EventTooLarge, Framing};
+
+use std::{fmt, mem};
 
 use memchr::{memchr, memchr2};
 
 use field::{Field, Nesting};
-
-/// How events are told apart in a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Framing {
-    /// `text/event-stream`: fields, and a blank line after each event.
-    Sse,
-    /// One JSON text a line.
-    Ndjson,
-}
-
-/// One whole event, borrowed from the chunk or from the scanner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'a> {
-    /// The value of the last `event:` field; empty without one, and always in NDJSON.
-    pub name: &'a [u8],
-    /// The values of the `data:` fields, joined by line feeds; the line itself in NDJSON.
-    pub data: &'a [u8],
-    /// The data came in an `error:` field, or as bare JSON where a field was due. Both are errors
-    /// that a parser by the letter of the specification throws away.
-    pub error: bool,
-}
-
-/// An event is larger than the scanner may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventTooLarge {
-    /// The limit that was passed, in bytes.
-    pub limit: usize,
-}
-
-impl fmt::Display for EventTooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "an event of the stream is larger than {} bytes; raise the limit with Scanner::max_event",
-            self.limit
-        )
-    }
-}
-
-impl StdError for EventTooLarge {}
 
 /// Finds the events in a body that comes in chunks of any size.
 ///

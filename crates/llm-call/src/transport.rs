@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::error::Elapsed;
 
-use crate::{Error, Kind, Phase, find_cause};
+use crate::{Error, Kind, Phase};
 
 /// The connector failed: nothing was sent.
 const CONNECT: &[&str] = &[
@@ -41,6 +41,7 @@ const TIMED_OUT: &[&str] = &["operation timed out", "request timed out"];
 /// What the chain of an error says.
 #[derive(Default)]
 struct Signs {
+    ours: Option<Kind>,
     connect: bool,
     exchange: bool,
     timed_out: bool,
@@ -65,10 +66,8 @@ impl Kind {
     /// assert_eq!(Kind::of(&error), Kind::ConnectFailed);
     /// ```
     pub fn of(error: &(dyn StdError + 'static)) -> Kind {
-        match find_cause::<Error>(error) {
-            Some(ours) => ours.kind(),
-            None => Signs::of(error).kind(),
-        }
+        let signs = Signs::of(error);
+        signs.ours.unwrap_or_else(|| signs.kind())
     }
 }
 
@@ -84,8 +83,13 @@ impl Signs {
     }
 
     fn read(&mut self, error: &(dyn StdError + 'static)) {
+        if let Some(ours) = error.downcast_ref::<Error>() {
+            self.ours.get_or_insert(ours.kind());
+        }
         if let Some(io) = error.downcast_ref::<io::Error>() {
-            self.io.get_or_insert(io.kind());
+            if io.kind() != ErrorKind::Other {
+                self.io.get_or_insert(io.kind());
+            }
             // An io error hides what it wraps: its source is the source of that.
             if let Some(inner) = io.get_ref() {
                 self.read(inner);

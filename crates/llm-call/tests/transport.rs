@@ -260,8 +260,15 @@ fn our_own_error_counts_before_all() {
     );
 }
 
-#[test]
-fn an_io_error_does_not_hide_what_it_wraps() {
-    let inner = Layer("operation timed out", io::Error::other("x"));
-    assert_kind(&io::Error::other(inner), Kind::TimedOut(Phase::Answer));
+#[tokio::test]
+async fn an_io_error_does_not_hide_what_it_wraps() {
+    let elapsed = tokio::time::timeout(Duration::ZERO, pending::<()>()).await;
+    let wrapped = io::Error::other(elapsed.unwrap_err());
+    assert_kind(&wrapped, Kind::TimedOut(Phase::Answer));
+
+    let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+    assert_kind(&io::Error::other(reset), Kind::ConnectionLost);
+
+    let ours = Error::new(Kind::Overloaded);
+    assert_kind(&io::Error::other(ours), Kind::Overloaded);
 }

@@ -212,6 +212,17 @@ fn a_response_of_tools_alone_is_a_token_at_its_end() {
 }
 
 #[test]
+fn a_response_that_failed_without_a_reason_failed() {
+    let body = json!({"object": "response", "status": "failed", "error": null, "output": []});
+    assert_eq!(
+        whole(&body).finish(),
+        Some(Finish::failed(Kind::ServerError))
+    );
+    let body = json!({"object": "response", "status": "cancelled", "error": null, "output": []});
+    assert_eq!(whole(&body).finish(), Some(Finish::failed(Kind::Cancelled)));
+}
+
+#[test]
 fn only_chat_answers_can_be_empty() {
     for body in [
         json!({"object": "list", "data": [{"embedding": [0.1]}]}),
