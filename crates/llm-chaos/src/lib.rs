@@ -85,7 +85,7 @@ pub use reply::{Api, Reply};
 #[cfg(feature = "server")]
 pub use server::{
     ChaosProvider, ChaosProviderBuilder, Count, Pace, Phase, Prefill, Script, ScriptError, Seen,
-    Spread,
+    Spread, sixteen_faults,
 };
 
 /// The error type of the layer.
