@@ -1,4 +1,9 @@
 //! HTTP/2 with prior knowledge: healthy streams, resets, and the black hole.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a helper of a test may do what a test may"
+)]
 #![cfg(feature = "server")]
 
 mod common;
