@@ -60,6 +60,10 @@
 //! sends half of the body, `malformed_event` a body that is not JSON, `error_event_first` and its
 //! kin a 200 with an error in it.
 //!
+//! Over HTTP/2 a closed connection becomes a stream reset with `CANCEL`, an RST one with
+//! `INTERNAL_ERROR`; `black_hole` takes the whole connection. A model name comes too late for
+//! `never_read`, which is then a `no_response`: use a script.
+//!
 //! # Control endpoints
 //!
 //! On the provider's own port: `POST /_chaos/script` (TOML or JSON; the clock starts at zero, an
@@ -85,9 +89,13 @@ pub use reply::{Api, Reply};
 #[cfg(feature = "server")]
 pub use server::{
     ChaosProvider, ChaosProviderBuilder, Count, Pace, Phase, Prefill, Script, ScriptError, Seen,
-    Spread,
+    Spread, sixteen_faults,
 };
 
 /// The error type of the layer.
 #[cfg(any(feature = "layer", feature = "testing"))]
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

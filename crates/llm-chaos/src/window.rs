@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) struct Window {
     pub(crate) from: Duration,
     pub(crate) to: Option<Duration>,
+    /// Open for the second duration in each of the first.
+    pub(crate) cycle: Option<(Duration, Duration)>,
     pub(crate) rate: f64,
     pub(crate) times: Option<u64>,
 }
@@ -16,6 +18,7 @@ impl Default for Window {
         Self {
             from: Duration::ZERO,
             to: None,
+            cycle: None,
             rate: 1.0,
             times: None,
         }
@@ -26,6 +29,10 @@ impl Window {
     fn open(&self, elapsed: Duration, hits: u64) -> bool {
         elapsed >= self.from
             && self.to.is_none_or(|to| elapsed < to)
+            && self.cycle.is_none_or(|(every, lasts)| {
+                let into = (elapsed - self.from).as_nanos() % every.as_nanos().max(1);
+                into < lasts.as_nanos()
+            })
             && self.times.is_none_or(|times| hits < times)
     }
 }
@@ -76,6 +83,22 @@ mod tests {
             [at(9), at(10), at(19), at(20)],
             [None, Some(0), Some(0), None]
         );
+    }
+
+    #[test]
+    fn a_cycle_opens_and_closes_again_and_again() {
+        let cycle = Some((secs(40), secs(20)));
+        let window = Window {
+            from: secs(20),
+            to: Some(secs(120)),
+            cycle,
+            ..Window::default()
+        };
+        let open: Vec<_> = (0..14)
+            .map(|tens| window.open(secs(10 * tens), 0))
+            .collect();
+        let expected = [0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0].map(|open| open == 1);
+        assert_eq!(open, expected);
     }
 
     #[test]

@@ -1,4 +1,8 @@
 //! The fault layer on paused time.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a helper of a test may do what a test may"
+)]
 #![cfg(all(feature = "layer", feature = "testing"))]
 
 use std::io;
@@ -48,7 +52,7 @@ async fn frames(
     while let Some(frame) = body.frame().await {
         match frame {
             Ok(frame) => {
-                frames.push(String::from_utf8_lossy(frame.data_ref().unwrap()).into_owned())
+                frames.push(String::from_utf8_lossy(frame.data_ref().unwrap()).into_owned());
             }
             Err(error) => {
                 return (

@@ -138,6 +138,8 @@ async fn bad_requests_get_the_providers_own_400_and_404() {
             .body_text()
             .contains("Invalid URL (POST /v1/nowhere)")
     );
+    let noise = exchange(&provider, "\u{1}\u{2} hello\r\n\r\n", PATIENCE).await;
+    assert!(noise.text().starts_with("HTTP/1.1 400"), "{}", noise.text());
     let typo = ask(&provider, "fault-eror_503", false).await;
     assert_eq!(typo.status(), 400);
     assert!(

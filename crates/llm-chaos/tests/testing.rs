@@ -182,7 +182,7 @@ async fn drop_fuzz_says_when_a_future_hangs() {
     let ended = drop_fuzz(
         || async {
             sleep(SECOND).await;
-            std::future::pending::<()>().await
+            std::future::pending::<()>().await;
         },
         |_| (),
     )

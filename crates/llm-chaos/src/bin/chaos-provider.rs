@@ -15,9 +15,9 @@ Usage: chaos-provider --listen ADDR[=NAME] [--listen ...] [options]
   --name NAME           name of the providers that --listen gives none [chaos]
   --script FILE         TOML or JSON; each provider plays the phases of its name
   --speed FACTOR        play the script this many times as fast [1]
-  --first-token TIME    time to the first token [5ms]
-  --token-gap TIME      time between tokens [1ms]
-  --tokens N            tokens of an answer [60]
+  --first-token TIME    time to the first token [5ms]; a script's own pace goes before
+  --token-gap TIME      time between tokens [1ms]; likewise
+  --tokens N            tokens of an answer [60]; likewise
   --prefill HOW         continue, restart or refuse a trailing assistant message [continue]
   --api-key KEY         answer every other key with 401
   --seed N              seed of every draw [0]

@@ -46,11 +46,11 @@ pub(super) struct Event {
 impl Answer<'_> {
     pub(super) fn id(&self) -> String {
         let prefix = match self.ask.api {
-            Api::Chat => "chatcmpl",
-            Api::Responses => "resp",
-            Api::Messages => "msg",
+            Api::Chat => "chatcmpl-",
+            Api::Responses => "resp_",
+            Api::Messages => "msg_",
         };
-        format!("{prefix}_{}_{}", self.server, self.n)
+        format!("{prefix}{}_{}", self.server, self.n)
     }
 
     fn text(&self) -> String {
@@ -66,7 +66,9 @@ impl Answer<'_> {
                 "prompt_tokens": input, "completion_tokens": output, "total_tokens": input.saturating_add(output)
             }),
             Api::Responses => json!({
-                "input_tokens": input, "output_tokens": output, "total_tokens": input.saturating_add(output)
+                "input_tokens": input, "input_tokens_details": { "cached_tokens": 0 },
+                "output_tokens": output, "output_tokens_details": { "reasoning_tokens": 0 },
+                "total_tokens": input.saturating_add(output)
             }),
             Api::Messages => json!({ "input_tokens": input, "output_tokens": output }),
         }
@@ -135,14 +137,15 @@ impl Answer<'_> {
         json!({
             "id": self.id(), "object": "response", "created_at": CREATED, "model": self.ask.model,
             "status": status, "error": null, "incomplete_details": incomplete, "output": output,
-            "metadata": { "server": self.server },
+            "instructions": null, "metadata": { "server": self.server }, "parallel_tool_calls": true,
+            "temperature": 1.0, "tool_choice": "auto", "tools": [], "top_p": 1.0,
             "usage": if done { self.usage() } else { Value::Null },
         })
     }
 
     fn message(&self, status: &str) -> Value {
         let content = if status == "completed" {
-            json!([{ "type": "output_text", "text": self.text(), "annotations": [] }])
+            json!([{ "type": "output_text", "text": self.text(), "annotations": [], "logprobs": [] }])
         } else {
             json!([])
         };

@@ -22,7 +22,15 @@ pub(super) async fn serve(io: Switch, connection: u64, shared: &Arc<Shared>) -> 
         unread: BytesMut::new(),
         chunked: false,
     };
-    while let Some((received, keep_alive)) = wire.request(connection).await? {
+    loop {
+        let (received, keep_alive) = match wire.request(connection).await {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return wire.refuse(&error).await;
+            }
+            Err(error) => return Err(error),
+        };
         let (steps, entry) = shared.handle(received);
         match perform(&mut wire, steps, &entry).await {
             After::Keep if keep_alive => {}
@@ -33,7 +41,6 @@ pub(super) async fn serve(io: Switch, connection: u64, shared: &Arc<Shared>) -> 
             After::Keep | After::Close => {}
         }
     }
-    Ok(())
 }
 
 struct Http1 {
@@ -132,6 +139,19 @@ impl Http1 {
                 ));
             }
         }
+    }
+}
+
+impl Http1 {
+    /// Bytes that are no request get an answer all the same.
+    async fn refuse(&mut self, error: &io::Error) -> io::Result<()> {
+        let body = format!("this is not a request that the provider can read: {error}\n");
+        let head = format!(
+            "HTTP/1.1 400 Bad Request\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        self.io.write_all((head + &body).as_bytes()).await?;
+        self.io.shutdown().await
     }
 }
 

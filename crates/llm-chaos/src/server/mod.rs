@@ -13,6 +13,7 @@ mod plan;
 mod provider;
 mod script;
 mod seen;
+mod sixteen;
 mod switch;
 mod wire;
 
@@ -21,3 +22,4 @@ pub use plan::Prefill;
 pub use provider::{ChaosProvider, ChaosProviderBuilder};
 pub use script::{Phase, Script, ScriptError};
 pub use seen::Seen;
+pub use sixteen::sixteen_faults;

@@ -84,7 +84,9 @@ impl Plan<'_> {
             return of_reply(reply, self.server);
         }
         // Valid JSON up to a text that never ends.
-        let open = reply.body.split(". ").next().unwrap_or_default().to_owned();
+        let key = "\"message\":\"";
+        let open = reply.body.find(key).map_or(0, |at| at + key.len());
+        let open = reply.body[..open].to_owned();
         vec![
             Step::Head(self.head(reply.status, reply.headers, None)),
             Step::Data {
@@ -92,7 +94,7 @@ impl Plan<'_> {
                 tokens: 0,
             },
             Step::Repeat {
-                bytes: Bytes::from_static(b" The server had an error."),
+                bytes: Bytes::from_static(b"The server had an error. "),
                 gap: Duration::from_millis(50),
             },
         ]

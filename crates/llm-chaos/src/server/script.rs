@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::ask::Ask;
-use super::pace::{self, Count, Pace, Spread};
+use super::pace::{self, Count, Pace};
 use crate::Fault;
 use crate::window::{Window, pick};
 
@@ -20,6 +20,9 @@ pub struct Script {
     pub about: String,
     /// Seed of every draw: the same seed and the same order of requests give the same faults.
     pub seed: u64,
+    /// How long the incident is worth playing, with what comes before and after it.
+    #[serde(with = "pace::maybe_duration", skip_serializing_if = "Option::is_none")]
+    pub length: Option<Duration>,
     /// How fast healthy answers are; absent, the provider's own pace holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
@@ -48,6 +51,20 @@ pub struct Phase {
         skip_serializing_if = "Option::is_none"
     )]
     pub to: Option<Duration>,
+    /// Again and again: open for `lasts` at the start of each `every` between `from` and `to`.
+    #[serde(
+        default,
+        with = "pace::maybe_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub every: Option<Duration>,
+    /// See `every`; one needs the other.
+    #[serde(
+        default,
+        with = "pace::maybe_duration",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub lasts: Option<Duration>,
     /// Share of the requests, 0 to 1; default 1.
     #[serde(default = "all")]
     pub rate: f64,
@@ -105,6 +122,8 @@ impl Phase {
             target: None,
             from: Duration::ZERO,
             to: None,
+            every: None,
+            lasts: None,
             rate: 1.0,
             times: None,
             model: None,
@@ -166,9 +185,11 @@ impl Phase {
     }
 
     pub(super) fn window(&self) -> Window {
+        let cycle = self.every.zip(self.lasts);
         Window {
             from: self.from,
             to: self.to,
+            cycle,
             rate: self.rate,
             times: self.times,
         }
@@ -189,6 +210,14 @@ impl Phase {
                 "it ends at {to:?}, before it starts at {:?}",
                 self.from
             ));
+        }
+        match (self.every, self.lasts) {
+            (None, None) => {}
+            (Some(every), Some(lasts)) if lasts < every && !lasts.is_zero() => {}
+            (Some(_), Some(_)) => {
+                return refuse("lasts must be above 0 and below every".to_owned());
+            }
+            _ => return refuse("every and lasts need each other".to_owned()),
         }
         if self.bytes == Some(0) {
             return refuse("bytes is 0; a piece has at least one byte".to_owned());
@@ -312,12 +341,6 @@ impl Script {
         names
     }
 
-    /// The end of the last phase that ends; `None` if no phase does.
-    #[must_use]
-    pub fn duration(&self) -> Option<Duration> {
-        self.phases.iter().filter_map(|phase| phase.to).max()
-    }
-
     /// The same incident `factor` times as fast: every time is divided by `factor`.
     ///
     /// First-token times are not made shorter than `first_token_floor` (unless they were already),
@@ -333,6 +356,7 @@ impl Script {
         };
         let floored = |time: Duration| faster(time).max(time.min(first_token_floor));
         let mut script = self.clone();
+        script.length = script.length.map(faster);
         if let Some(pace) = &mut script.pace {
             pace.first_token = pace.first_token.map(floored);
             pace.token_gap = pace.token_gap.map(faster);
@@ -340,6 +364,8 @@ impl Script {
         for phase in &mut script.phases {
             phase.from = faster(phase.from);
             phase.to = phase.to.map(faster);
+            phase.every = phase.every.map(faster);
+            phase.lasts = phase.lasts.map(faster);
             // Defaults are times of the real incident too.
             match phase.fault {
                 Fault::SlowFirstToken if phase.factor.is_some() => {}
@@ -351,12 +377,6 @@ impl Script {
             }
         }
         script
-    }
-
-    /// The first-token time, if the script sets the pace.
-    #[must_use]
-    pub fn first_token(&self) -> Option<Spread> {
-        self.pace.map(|pace| pace.first_token)
     }
 
     /// The phase that takes a request: `hits[i]` counts what phase `i` took before.

@@ -1,5 +1,11 @@
 //! A client over a bare socket: it sees what a framework would hide.
-#![allow(dead_code, reason = "each test binary uses its own part of the client")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "each test binary uses its own part of the client, and a helper may do what a test may"
+)]
 
 use std::io;
 use std::time::Duration;
