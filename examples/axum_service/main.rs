@@ -13,7 +13,6 @@
 mod settings;
 mod stack;
 
-use axum::Router;
 use tokio::net::TcpListener;
 
 #[tokio::main]
@@ -29,12 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             std::process::exit(2);
         }
     };
-    let chat = stack::build(&settings)?;
-    let app = Router::new()
-        .route_service("/v1/chat/completions", chat.clone())
-        .route_service("/v1/responses", chat.clone())
-        .route_service("/v1/embeddings", chat.clone())
-        .route_service("/v1/models", chat);
+    let app = stack::router(&settings).map_err(|error| error.to_string())?;
     let listener = TcpListener::bind(settings.listen).await?;
     say(&format!(
         "listening on http://{}\n{settings}",

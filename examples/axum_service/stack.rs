@@ -1,9 +1,10 @@
 //! The stack: one linear service, from the server's edge to the sockets.
 
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
-use axum::{body::Body, response::IntoResponse};
-use http::Request;
+use axum::Router;
+use bytes::Bytes;
+use http_body_util::Full;
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
@@ -12,21 +13,12 @@ use llm_call::{BoxError, IdentifyLayer, PeekLayer, RespondLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
-use tower::{Service, ServiceBuilder};
+use tower::ServiceBuilder;
 
 use crate::settings::{Settings, Upstream};
 
-/// Builds the service that axum routes to.
-pub(crate) fn build(
-    settings: &Settings,
-) -> Result<
-    impl Service<Request<Body>, Response = impl IntoResponse, Error = Infallible, Future: Send>
-    + Clone
-    + Send
-    + Sync
-    + use<>,
-    BoxError,
-> {
+/// Builds the service and routes the paths of the API to it.
+pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
     let targets = Targets::ordered(settings.upstreams.iter().map(Upstream::target))?;
     let mut providers = ProviderLayer::new();
     for upstream in &settings.upstreams {
@@ -37,7 +29,7 @@ pub(crate) fn build(
         .first_token(settings.first_token)
         .answer(settings.answer)
         .idle(settings.idle);
-    Ok(ServiceBuilder::new()
+    let service = ServiceBuilder::new()
         .layer(RespondLayer::new())
         .layer(IdentifyLayer::new())
         .layer(DeadlineLayer::new(settings.deadline))
@@ -45,11 +37,16 @@ pub(crate) fn build(
         .layer(timeout)
         .layer(providers)
         .layer(PeekLayer::new().commit(settings.commit))
-        .service(client()))
+        .service(client());
+    Ok(Router::new()
+        .route_service("/v1/chat/completions", service.clone())
+        .route_service("/v1/responses", service.clone())
+        .route_service("/v1/embeddings", service.clone())
+        .route_service("/v1/models", service))
 }
 
 /// An HTTP client that notices dead connections and has no retries of its own.
-fn client() -> Client<HttpConnector, http_body_util::Full<bytes::Bytes>> {
+fn client() -> Client<HttpConnector, Full<Bytes>> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(Duration::from_secs(2)));

@@ -1,6 +1,6 @@
 //! The edge where requests come in.
 
-mod support;
+mod scripted;
 
 use std::{
     future::Future,
@@ -17,7 +17,7 @@ use llm_call::{
     Attempt, BoxError, Call, CallSettings, Capability, Ending, Error, IdentifyLayer, Kind,
     PeekLayer, Refusal, Workload, find_cause,
 };
-use support::{Break, Data, Hang, JSON, SSE, Script, Step, answer, answering, read, script};
+use scripted::{Break, Data, Hang, JSON, SSE, Script, Step, answer, answering, read, script};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
 
 const CHAT: &str = "http://h/v1/chat/completions";

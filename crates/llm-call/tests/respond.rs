@@ -1,6 +1,6 @@
 //! The edge where errors go out.
 
-mod support;
+mod scripted;
 
 use std::{
     convert::Infallible,
@@ -14,8 +14,8 @@ use http::{HeaderMap, Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use llm_call::{Answer, BoxError, Error, Kind, PeekLayer, Phase, Refusal, RespondLayer};
+use scripted::{Break, Data, Hang, JSON, SSE, Step, answer, answering, read};
 use serde_json::{Value, json};
-use support::{Break, Data, Hang, JSON, SSE, Step, answer, answering, read};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 const CHAT: &str = "/v1/chat/completions";

@@ -16,6 +16,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
+
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body, Frame, SizeHint};
@@ -23,6 +24,7 @@ use llm_call::{Answer, BoxError, Ending, Guard, PeekLayer, Peeked, State};
 use tokio::time::Sleep;
 use tower::{ServiceExt, service_fn};
 use tower_layer::Layer;
+
 /// One step of a body.
 #[derive(Clone, Debug)]
 pub enum Do {
@@ -35,6 +37,7 @@ pub enum Do {
     Hang,
     Panic,
 }
+
 /// A body that follows a script, and says when it is dropped.
 #[derive(Debug)]
 pub struct Script {
@@ -43,6 +46,8 @@ pub struct Script {
     pub live: Arc<AtomicUsize>,
     /// Whether the end is known before it is polled.
     knows_end: bool,
+}
+
 impl Script {
     pub fn new(steps: impl IntoIterator<Item = Do>) -> Script {
         let live = Arc::new(AtomicUsize::new(1));
@@ -53,31 +58,21 @@ impl Script {
             knows_end: false,
         }
     }
+
     pub fn knowing_its_end(mut self) -> Script {
         self.knows_end = true;
         self
+    }
+
     pub fn live(&self) -> Arc<AtomicUsize> {
         self.live.clone()
+    }
+}
+
 impl Drop for Script {
     fn drop(&mut self) {
         self.live.fetch_sub(1, Ordering::SeqCst);
-//! Scripted bodies and services.
-#![allow(dead_code, reason = "each test file uses a part of it")]
-    convert::Infallible,
-use http::{Request, Response};
-use http_body::{Body, Frame};
-use http_body_util::BodyExt;
-use llm_call::BoxError;
-use tower::util::ServiceFn;
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
-    /// Pending, for ever.
-    Break,
-pub(crate) use Step::{Break, Data, Hang};
-/// A body that does what it is told.
-pub(crate) struct Script(VecDeque<Step>);
-pub(crate) fn script(steps: &[Step]) -> Script {
-    Script(steps.iter().copied().collect())
+    }
 }
 
 impl Body for Script {
@@ -104,8 +99,11 @@ impl Body for Script {
                 Some(Do::Wait(wait)) => {
                     self.sleep = Some(Box::pin(tokio::time::sleep(wait)));
                     continue;
+                }
                 Some(Do::Hang) => {
                     self.steps.push_front(Do::Hang);
+                    return Poll::Pending;
+                }
                 Some(Do::Panic) => panic!("as the script says"),
             });
         }
@@ -113,6 +111,8 @@ impl Body for Script {
 
     fn is_end_stream(&self) -> bool {
         self.knows_end && self.steps.is_empty()
+    }
+
     fn size_hint(&self) -> SizeHint {
         let sizes = self.steps.iter().map(|step| match step {
             Do::Data(text) => text.len() as u64,
@@ -120,37 +120,53 @@ impl Body for Script {
             _ => 0,
         });
         SizeHint::with_exact(sizes.sum())
+    }
 }
+
 pub const SSE: &str = "text/event-stream; charset=utf-8";
 pub const JSON: &str = "application/json";
+
 pub fn response(status: u16, media: &str, body: Script) -> Response<Script> {
     Response::builder()
         .status(status)
         .header("content-type", media)
         .body(body)
         .unwrap()
+}
+
 /// Sends one chat request through a `PeekLayer` to a client that answers so.
 pub async fn peek(
     layer: PeekLayer,
     answer: Response<Script>,
 ) -> Result<Response<Peeked<Script>>, BoxError> {
     peek_request(layer, chat(), answer).await
+}
+
 pub fn chat() -> Request<()> {
     Request::post("/v1/chat/completions").body(()).unwrap()
+}
+
 pub async fn peek_request(
+    layer: PeekLayer,
     request: Request<()>,
+    answer: Response<Script>,
+) -> Result<Response<Peeked<Script>>, BoxError> {
     let answer = Mutex::new(Some(answer));
     let client = service_fn(move |_: Request<()>| {
         let answer = answer.lock().unwrap().take().unwrap();
         async move { Ok::<_, BoxError>(answer) }
     });
     layer.layer(client).oneshot(request).await
+}
+
 /// What a body delivered: its data, trailers, and how it ended.
 #[derive(Debug, Default)]
 pub struct Read {
     pub text: String,
     pub trailers: Option<HeaderMap>,
     pub error: Option<BoxError>,
+}
+
 /// Reads a body to its end, checking that it is fused and honest about its end.
 pub async fn read<B: Body<Data = Bytes, Error = BoxError> + Unpin>(body: &mut B) -> Read {
     use http_body_util::BodyExt;
@@ -164,56 +180,37 @@ pub async fn read<B: Body<Data = Bytes, Error = BoxError> + Unpin>(body: &mut B)
                 match frame.into_data() {
                     Ok(data) => bytes.extend_from_slice(&data),
                     Err(frame) => read.trailers = frame.into_trailers().ok(),
+                }
+            }
             Some(Err(error)) => {
                 assert!(!said_end, "an error after is_end_stream");
                 assert!(read.error.is_none(), "two errors");
                 read.error = Some(error);
+            }
             None => break,
+        }
+    }
     assert!(body.is_end_stream());
     assert!(body.frame().await.is_none(), "not fused");
     read.text = String::from_utf8_lossy(&bytes).into_owned();
     read
+}
+
 /// A guard that writes down what it hears.
 #[derive(Clone, Debug, Default)]
 pub struct Ear(pub Arc<Mutex<Vec<Ending>>>);
+
 impl Ear {
     pub fn heard(&self) -> Vec<Ending> {
         self.0.lock().unwrap().clone()
+    }
+}
+
 impl Guard for Ear {
     fn ended(&mut self, ending: Ending, _: &State) {
         self.0.lock().unwrap().push(ending);
+    }
+}
+
 /// Checks at compile time what bodies must be.
 pub fn assert_answer<A: Answer + Send + Sync + Unpin>(_: &A) {}
-        _cx: &mut Context<'_>,
-        match self.0.pop_front() {
-            None => Poll::Ready(None),
-            Some(Data(data)) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(data))))),
-            Some(Break) => Poll::Ready(Some(Err("connection reset".into()))),
-            Some(Hang) => {
-                self.0.push_front(Hang);
-                Poll::Pending
-pub(crate) const SSE: &str = "text/event-stream";
-pub(crate) const JSON: &str = "application/json";
-pub(crate) fn answer(status: u16, media: &str, steps: &[Step]) -> Response<Script> {
-        .body(script(steps))
-/// A client below that always gives this answer.
-pub(crate) fn answering<ReqB>(
-    status: u16,
-    media: &'static str,
-    steps: &'static [Step],
-) -> ServiceFn<
-    impl Fn(Request<ReqB>) -> std::future::Ready<Result<Response<Script>, Infallible>> + Clone,
-> {
-    tower::service_fn(move |_: Request<ReqB>| std::future::ready(Ok(answer(status, media, steps))))
-/// What a response is at its end: status, body, and the error that the body ended with.
-pub(crate) async fn read<B>(response: Response<B>) -> (u16, String, Option<BoxError>)
-where
-    B: Body<Data = Bytes, Error = BoxError>,
-{
-    let status = response.status().as_u16();
-    let mut body = Box::pin(response.into_body());
-    let mut text = Vec::new();
-        match body.as_mut().frame().await {
-            Some(Ok(frame)) => text.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new())),
-            Some(Err(error)) => return (status, String::from_utf8(text).unwrap(), Some(error)),
-            None => return (status, String::from_utf8(text).unwrap(), None),
