@@ -1,5 +1,10 @@
 //! reqwest below a stack, and at both its ends.
 #![cfg(feature = "reqwest")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "the helpers of a test fail the test, and serve in tasks"
+)]
 
 use axum::{Router, body::Body, extract::Request, routing::post};
 use bytes::Bytes;
@@ -56,7 +61,7 @@ async fn provider() -> String {
         );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::task::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     format!("http://{address}")
 }
 

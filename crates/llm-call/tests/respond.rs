@@ -1,5 +1,7 @@
 //! The edge where errors go out.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail the test")]
+
 mod scripted;
 
 use std::{

@@ -1,5 +1,11 @@
 //! Both edges, and Peek over the bodies of hyper and axum, on real connections.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "the helpers of a test fail the test, and serve in tasks"
+)]
+
 use std::{convert::Infallible, net::SocketAddr};
 
 use axum::{Router, routing::post};
@@ -26,7 +32,7 @@ const CHAT: &str = "/v1/chat/completions";
 async fn provider(answer: String) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::task::spawn(async move {
+    tokio::spawn(async move {
         loop {
             let (mut connection, _) = listener.accept().await.unwrap();
             read_request(&mut connection).await;
@@ -105,7 +111,7 @@ async fn gateway(to: SocketAddr) -> SocketAddr {
 async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::task::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     address
 }
 
@@ -297,7 +303,7 @@ async fn a_client_is_sent_between_tasks() {
     let tasks: Vec<_> = (0..3)
         .map(|_| {
             let llm = llm.clone();
-            tokio::task::spawn(async move {
+            tokio::spawn(async move {
                 let request = Request::post(format!("http://{address}{CHAT}"))
                     .body(Full::new(Bytes::from(ASK)))
                     .unwrap();
