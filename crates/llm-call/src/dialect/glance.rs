@@ -71,11 +71,10 @@ fn chat(data: &[u8]) -> bool {
         return false;
     };
     let rest = skip(rest, b"\"role\":\"assistant\",");
-    let rest = skip(rest, b"\"content\":null,");
-    let text = rest
-        .strip_prefix(b"\"content\":\"")
-        .or_else(|| rest.strip_prefix(b"\"reasoning_content\":\""));
-    let token = text.map_or_else(|| rest.starts_with(b"\"tool_calls\":[{"), begins_text);
+    let token = match rest.strip_prefix(b"\"content\":\"") {
+        Some(text) => begins_text(text),
+        None => thought_or_tool(skip(rest, b"\"content\":null,")),
+    };
     token
         && null_or_absent(data, &keys.finish_reason)
         && null_or_absent(data, &keys.usage)
@@ -84,6 +83,14 @@ fn chat(data: &[u8]) -> bool {
             let number = &data[at + keys.index.needle().len()..];
             matches!(number, [b'0', b',' | b'}', ..])
         })
+}
+
+/// Whether a delta without text begins with reasoning or with a call of a tool.
+fn thought_or_tool(rest: &[u8]) -> bool {
+    match rest.strip_prefix(b"\"reasoning_content\":\"") {
+        Some(text) => begins_text(text),
+        None => rest.starts_with(b"\"tool_calls\":[{"),
+    }
 }
 
 /// Whether an event of a response is a token; `None` if it is neither that nor of any note.
