@@ -144,6 +144,22 @@ async fn bodies_are_cut_or_end_after_frames_or_bytes() {
     );
 }
 
+/// A caller that trusts the end of the inner body would never see the cut.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_to_be_cut_does_not_say_that_it_has_ended() {
+    let mut body = call(&one(Injection::CutAfterFrames(3)))
+        .await
+        .unwrap()
+        .into_body();
+    for _ in 0..3 {
+        assert_eq!(body.size_hint().exact(), None);
+        body.frame().await.unwrap().unwrap();
+        assert!(!body.is_end_stream());
+    }
+    body.frame().await.unwrap().unwrap_err();
+    assert!(body.is_end_stream());
+}
+
 #[tokio::test(start_paused = true)]
 async fn bodies_stall_garble_split_and_drip() {
     let start = Instant::now();
