@@ -230,6 +230,18 @@ async fn rules_choose_by_count_time_and_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rule_can_leave_the_first_calls_alone() {
+    let layer = FaultLayer::new(0, [Rule::new(Injection::Reset).skip(2).times(1)]);
+    let (counts, service) = (layer.counts(), layer.layer(Strict::new(abc())));
+    let mut failed = Vec::new();
+    for _ in 0..4 {
+        failed.push(call(&service).await.is_err());
+    }
+    assert_eq!(failed, [false, false, true, false]);
+    assert_eq!((counts.calls(), counts.by_rule()), (4, vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_seed_decides_the_same_and_another_does_not() {
     let mut runs = Vec::new();
     for seed in [1, 1, 2] {

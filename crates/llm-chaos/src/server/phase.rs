@@ -47,6 +47,9 @@ pub struct Phase {
     /// Share of the requests, 0 to 1; default 1.
     #[serde(default = "all")]
     pub rate: f64,
+    /// So many requests that the phase takes are answered well before the first is not; default 0.
+    #[serde(default)]
+    pub skip: u64,
     /// Only the first so many requests that the phase takes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
@@ -104,6 +107,7 @@ impl Phase {
             every: None,
             lasts: None,
             rate: 1.0,
+            skip: 0,
             times: None,
             model: None,
             stream: None,
@@ -170,6 +174,7 @@ impl Phase {
             to: self.to,
             cycle,
             rate: self.rate,
+            skip: self.skip,
             times: self.times,
         }
     }

@@ -76,17 +76,22 @@ impl State {
         let (draw, elapsed) = (rng.f64(), self.epoch.elapsed());
         if let Some(phase) = Phase::of_model(&ask.model) {
             let phase = phase.map_err(|error| error.to_string())?;
-            let hits = self.model_hits.entry(ask.model.clone()).or_default();
-            let taken = pick([(0, &phase.window())], &[*hits], elapsed, draw).is_some();
-            *hits += u64::from(taken);
-            return Ok((taken.then_some(phase), rng));
+            let (window, hits) = (
+                phase.window(),
+                self.model_hits.entry(ask.model.clone()).or_default(),
+            );
+            let taken = pick([(0, &window)], &[*hits], elapsed, draw).is_some();
+            return Ok(((taken && window.take(hits)).then_some(phase), rng));
         }
         let phase = self
             .script
             .decide(&self.hits, elapsed, draw, ask)
-            .map(|index| {
-                self.hits[index] += 1;
-                self.script.phases[index].clone()
+            .and_then(|index| {
+                let phase = &self.script.phases[index];
+                phase
+                    .window()
+                    .take(&mut self.hits[index])
+                    .then(|| phase.clone())
             });
         Ok((phase, rng))
     }
