@@ -1,9 +1,12 @@
 //! Each fault on a real socket: the bytes, the RST, the silence.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper of a test may do what a test may"
-)]
 #![cfg(feature = "server")]
+#![cfg_attr(
+    feature = "server",
+    expect(
+        clippy::unwrap_used,
+        reason = "a helper of a test may do what a test may"
+    )
+)]
 
 mod common;
 

@@ -1,9 +1,12 @@
 //! The fault layer on paused time.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper of a test may do what a test may"
-)]
 #![cfg(all(feature = "layer", feature = "testing"))]
+#![cfg_attr(
+    all(feature = "layer", feature = "testing"),
+    expect(
+        clippy::unwrap_used,
+        reason = "a helper of a test may do what a test may"
+    )
+)]
 
 use std::io;
 use std::num::NonZeroUsize;
