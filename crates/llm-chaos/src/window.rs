@@ -10,6 +10,8 @@ pub(crate) struct Window {
     /// Open for the second duration in each of the first.
     pub(crate) cycle: Option<(Duration, Duration)>,
     pub(crate) rate: f64,
+    /// Requests that it takes and leaves alone before the first it strikes.
+    pub(crate) skip: u64,
     pub(crate) times: Option<u64>,
 }
 
@@ -20,12 +22,19 @@ impl Default for Window {
             to: None,
             cycle: None,
             rate: 1.0,
+            skip: 0,
             times: None,
         }
     }
 }
 
 impl Window {
+    /// Counts a request that was taken; true if it is struck.
+    pub(crate) fn take(&self, hits: &mut u64) -> bool {
+        *hits += 1;
+        *hits > self.skip
+    }
+
     fn open(&self, elapsed: Duration, hits: u64) -> bool {
         elapsed >= self.from
             && self.to.is_none_or(|to| elapsed < to)
@@ -33,7 +42,9 @@ impl Window {
                 let into = (elapsed - self.from).as_nanos() % every.as_nanos().max(1);
                 into < lasts.as_nanos()
             })
-            && self.times.is_none_or(|times| hits < times)
+            && self
+                .times
+                .is_none_or(|times| hits < self.skip.saturating_add(times))
     }
 }
 
@@ -123,6 +134,22 @@ mod tests {
         };
         assert_eq!(pick([(0, &once)], &[0], secs(0), 0.9), Some(0));
         assert_eq!(pick([(0, &once)], &[1], secs(0), 0.0), None);
+    }
+
+    #[test]
+    fn a_window_can_leave_the_first_requests_alone() {
+        let window = Window {
+            skip: 2,
+            times: Some(1),
+            ..Window::default()
+        };
+        let mut hits = 0;
+        let struck: Vec<_> = (0..4)
+            .map(|_| {
+                pick([(0, &window)], &[hits], secs(0), 0.5).is_some() && window.take(&mut hits)
+            })
+            .collect();
+        assert_eq!(struck, [false, false, true, false]);
     }
 
     #[test]

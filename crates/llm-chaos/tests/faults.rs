@@ -1,18 +1,26 @@
 //! Each fault on a real socket: the bytes, the RST, the silence.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper of a test may do what a test may"
-)]
 #![cfg(feature = "server")]
+#![cfg_attr(
+    feature = "server",
+    expect(
+        clippy::unwrap_used,
+        reason = "a helper of a test may do what a test may"
+    )
+)]
 
 mod common;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Ending, PATIENCE, SHORT, ask, ask_briefly, chat, content, exchange, post, tokens};
+use common::{
+    Ending, PATIENCE, Raw, SHORT, ask, ask_briefly, chat, content, exchange, post, tokens,
+};
 use llm_chaos::{ChaosProvider, Fault, Phase, Script};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 async fn provider() -> ChaosProvider {
@@ -468,45 +476,57 @@ async fn open_connections_become_black_holes_and_new_ones_are_healthy() {
 /// No fault may hang the provider, break it for the next request, or answer a healthy stream.
 #[tokio::test]
 async fn every_fault_shows_in_both_kinds_of_answer_and_leaves_the_provider_healthy() {
-    let provider = provider().await;
-    for fault in Fault::ALL {
-        for stream in [true, false] {
-            let slower = if *fault == Fault::SlowDrip {
+    let provider = Arc::new(provider().await);
+    let mut clients = JoinSet::new();
+    for (fault, stream) in Fault::ALL
+        .iter()
+        .flat_map(|fault| [(*fault, true), (*fault, false)])
+    {
+        let provider = Arc::clone(&provider);
+        clients.spawn(async move {
+            let slower = if fault == Fault::SlowDrip {
                 "?gap=1h"
             } else {
                 ""
             };
             let raw = ask_briefly(&provider, &format!("fault-{fault}{slower}"), stream).await;
-            let (body, complete) = if raw.bytes.is_empty() {
-                (Vec::new(), false)
-            } else {
-                raw.body()
-            };
-            let whole = if stream {
-                body.ends_with(b"data: [DONE]\n\n")
-            } else {
-                body.ends_with(b"}")
-            };
-            let clean = raw.status() == 200
-                && complete
-                && whole
-                && (content(&String::from_utf8_lossy(&body)) == tokens(1, 60)
-                    || serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|body| {
-                        body["choices"][0]["message"]["content"] == tokens(1, 60)
-                    }));
             // These leave the answer whole: one needs a prefill, the others show in framing or content.
             let benign = [
                 Fault::RefusePrefill,
                 Fault::SplitEvents,
                 Fault::MalformedEvent,
             ];
+            let healthy = is_healthy(&raw, stream);
             assert!(
-                !clean || benign.contains(fault),
+                !healthy || benign.contains(&fault),
                 "{fault} (stream: {stream}) did nothing"
             );
-        }
-        let seen = provider.log();
-        assert_eq!(seen.last().unwrap().fault, Some(*fault));
+        });
     }
-    assert_eq!(ask(&provider, "m", true).await.status(), 200);
+    while let Some(done) = clients.join_next().await {
+        done.unwrap();
+    }
+    let seen: BTreeSet<_> = provider
+        .log()
+        .iter()
+        .filter_map(|seen| seen.fault)
+        .collect();
+    assert_eq!(seen.len(), Fault::ALL.len());
+    assert!(is_healthy(&ask(&provider, "m", true).await, true));
+}
+
+/// Whether an answer is 200, complete, and has all sixty tokens and its end.
+fn is_healthy(raw: &Raw, stream: bool) -> bool {
+    if raw.status() != 200 {
+        return false;
+    }
+    let (body, complete) = raw.body();
+    let text = String::from_utf8_lossy(&body);
+    complete
+        && if stream {
+            text.ends_with("data: [DONE]\n\n") && content(&text) == tokens(1, 60)
+        } else {
+            serde_json::from_str::<serde_json::Value>(&text)
+                .is_ok_and(|body| body["choices"][0]["message"]["content"] == tokens(1, 60))
+        }
 }

@@ -1,10 +1,13 @@
 //! HTTP/2 with prior knowledge: healthy streams, resets, and the black hole.
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a helper of a test may do what a test may"
-)]
 #![cfg(feature = "server")]
+#![cfg_attr(
+    feature = "server",
+    expect(
+        clippy::unwrap_used,
+        clippy::disallowed_methods,
+        reason = "a helper of a test may do what a test may"
+    )
+)]
 
 mod common;
 

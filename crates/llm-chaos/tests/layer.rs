@@ -1,9 +1,12 @@
 //! The fault layer on paused time.
-#![expect(
-    clippy::unwrap_used,
-    reason = "a helper of a test may do what a test may"
-)]
 #![cfg(all(feature = "layer", feature = "testing"))]
+#![cfg_attr(
+    all(feature = "layer", feature = "testing"),
+    expect(
+        clippy::unwrap_used,
+        reason = "a helper of a test may do what a test may"
+    )
+)]
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -144,6 +147,22 @@ async fn bodies_are_cut_or_end_after_frames_or_bytes() {
     );
 }
 
+/// A caller that trusts the end of the inner body would never see the cut.
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_to_be_cut_does_not_say_that_it_has_ended() {
+    let mut body = call(&one(Injection::CutAfterFrames(3)))
+        .await
+        .unwrap()
+        .into_body();
+    for _ in 0..3 {
+        assert_eq!(body.size_hint().exact(), None);
+        body.frame().await.unwrap().unwrap();
+        assert!(!body.is_end_stream());
+    }
+    body.frame().await.unwrap().unwrap_err();
+    assert!(body.is_end_stream());
+}
+
 #[tokio::test(start_paused = true)]
 async fn bodies_stall_garble_split_and_drip() {
     let start = Instant::now();
@@ -211,6 +230,18 @@ async fn rules_choose_by_count_time_and_request() {
         (counts.calls(), counts.faults(), counts.by_rule()),
         (6, 4, vec![1, 2, 1])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_can_leave_the_first_calls_alone() {
+    let layer = FaultLayer::new(0, [Rule::new(Injection::Reset).skip(2).times(1)]);
+    let (counts, service) = (layer.counts(), layer.layer(Strict::new(abc())));
+    let mut failed = Vec::new();
+    for _ in 0..4 {
+        failed.push(call(&service).await.is_err());
+    }
+    assert_eq!(failed, [false, false, true, false]);
+    assert_eq!((counts.calls(), counts.by_rule()), (4, vec![1]));
 }
 
 #[tokio::test(start_paused = true)]

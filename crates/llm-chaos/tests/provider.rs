@@ -346,3 +346,20 @@ async fn dropping_the_provider_frees_its_port_and_its_connections() {
     assert_ne!(raw.ending, common::Ending::Silence);
     ChaosProvider::builder().start_on(addr).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn waits_run_on_tokios_clock() {
+    use tokio::io::AsyncReadExt;
+    let provider = ChaosProvider::start().await.unwrap();
+    let start = tokio::time::Instant::now();
+    let mut stream = TcpStream::connect(provider.addr()).await.unwrap();
+    let request = post(
+        "/v1/chat/completions",
+        &chat("fault-slow_first_token", true),
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.unwrap();
+    assert_eq!(content(&text), tokens(1, 60));
+    assert!(start.elapsed() >= std::time::Duration::from_secs(20));
+}

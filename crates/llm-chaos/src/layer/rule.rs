@@ -106,6 +106,13 @@ impl Rule {
         self
     }
 
+    /// The first `skip` calls that it would take are left alone.
+    #[must_use]
+    pub fn skip(mut self, skip: u64) -> Self {
+        self.window.skip = skip;
+        self
+    }
+
     /// Not before this time since the layer was made.
     #[must_use]
     pub fn from(mut self, from: Duration) -> Self {

@@ -78,7 +78,9 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     calls: u64,
+    /// Calls that each rule took, those it left alone included.
     hits: Vec<u64>,
+    faults: Vec<u64>,
 }
 
 impl Shared {
@@ -97,8 +99,12 @@ impl Shared {
         state.calls += 1;
         let draw = rng_of(self.seed, state.calls).f64();
         let index = pick(wanted, &state.hits, elapsed, draw)?;
-        state.hits[index] += 1;
-        Some(self.rules[index].injection.clone())
+        let rule = &self.rules[index];
+        if !rule.window.take(&mut state.hits[index]) {
+            return None;
+        }
+        state.faults[index] += 1;
+        Some(rule.injection.clone())
     }
 }
 
@@ -110,6 +116,7 @@ impl FaultLayer {
         let state = Mutex::new(State {
             calls: 0,
             hits: vec![0; rules.len()],
+            faults: vec![0; rules.len()],
         });
         Self {
             shared: Arc::new(Shared {
@@ -157,13 +164,13 @@ impl FaultCounts {
     /// Calls that got a fault.
     #[must_use]
     pub fn faults(&self) -> u64 {
-        self.shared.state().hits.iter().sum()
+        self.shared.state().faults.iter().sum()
     }
 
-    /// Calls that each rule took, in the order of the rules.
+    /// Faults that each rule made, in the order of the rules.
     #[must_use]
     pub fn by_rule(&self) -> Vec<u64> {
-        self.shared.state().hits.clone()
+        self.shared.state().faults.clone()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The control endpoints, on the provider's own port.
 
 use super::Script;
-use super::provider::{Received, Shared};
+use super::shared::{Received, Shared};
 use crate::Reply;
 use crate::reply::JSON;
 

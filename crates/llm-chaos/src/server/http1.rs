@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::provider::{Received, Shared};
+use super::shared::{Received, Shared};
 use super::switch::Switch;
 use super::wire::{After, Head, Wire, perform};
 

@@ -11,7 +11,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{Request, Response};
 use tokio::task::JoinSet;
 
-use super::provider::{Received, Shared};
+use super::shared::{Received, Shared};
 use super::switch::Switch;
 use super::wire::{After, Head, Wire, perform};
 

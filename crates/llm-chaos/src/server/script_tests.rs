@@ -1,5 +1,6 @@
 use super::*;
 use crate::Api;
+use crate::server::Count;
 use crate::window::rng_of;
 
 fn ask(model: &str, stream: bool) -> Ask {
