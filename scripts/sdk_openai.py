@@ -34,16 +34,18 @@ class Provider:
         self.base = first_url(self.process)
 
     def play(self, *phases):
-        self.post("script", json.dumps({"phase": list(phases)}))
+        # A reset arms the old script again, so that one goes first.
+        self.post("script", "")
         self.post("reset", "")
+        self.post("script", json.dumps({"phase": list(phases)}))
 
     def log(self):
-        with urllib.request.urlopen(f"{self.base}/_chaos/log") as answer:
+        with urllib.request.urlopen(f"{self.base}/_chaos/log", timeout=10) as answer:
             return json.load(answer)
 
     def post(self, what, body):
         request = urllib.request.Request(f"{self.base}/_chaos/{what}", body.encode(), method="POST")
-        with urllib.request.urlopen(request) as answer:
+        with urllib.request.urlopen(request, timeout=10) as answer:
             answer.read()
 
 
@@ -136,7 +138,8 @@ RESCUED = {
     "answers 401": phase("error_401"),
     "spent its quota": phase("insufficient_quota"),
     "hangs": phase("no_response"),
-    "never reads": phase("never_read"),
+    # Once, so that the next connection, which asks for the log, is read.
+    "never reads": phase("never_read", times=1),
     "sends headers, then nothing": phase("headers_then_silence"),
     "sends keep-alives only": phase("keep_alive_only", gap="100ms"),
     "resets": phase("reset"),
@@ -208,7 +211,7 @@ def main():
 
     try:
         for name, fault in WHOLE.items():
-            for stream in (False, True):
+            for stream in (True,) if name == "leaves the end marker out" else (False, True):
                 label = f"primary {name}, {'streamed' if stream else 'whole'}"
                 if wanted(label):
                     seen, first, second = run(name, stream, *([fault] if fault else []))

@@ -205,7 +205,10 @@ where
             return self.commit(true);
         }
         let body = self.body.held.data();
-        if let Some(error) = self.body.take_failing() {
+        let mut watch = Watch::new(self.dialect);
+        let read = watch.whole(&body);
+        // An error after the last brace comes too late to matter.
+        if let (Some(error), Err(_)) = (self.body.take_failing(), &read) {
             self.body.end(Ending::Failed(error.outcome()));
             self.error = Some(error);
             return true;
@@ -213,8 +216,7 @@ where
         if body.trim_ascii().is_empty() {
             return self.refuse(&Seen::Empty { finished: false });
         }
-        let mut watch = Watch::new(self.dialect);
-        let Ok(sight) = watch.whole(&body) else {
+        let Ok(sight) = read else {
             return self.refuse(&Seen::Malformed {
                 status: self.parts.status,
                 headers: &self.parts.headers.clone(),
