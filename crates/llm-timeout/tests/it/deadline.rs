@@ -124,8 +124,10 @@ async fn t07_without_time_nothing_is_sent() {
     let (request, call) = ask(None, false);
     let error = send(DeadlineLayer::new(s(0)), &client, request).await;
     assert_timed_out(&error.unwrap_err(), Phase::Deadline);
-    let kind = call.ledger().entries[0].kind;
-    assert_eq!(kind, Some(Kind::TimedOut(Phase::Deadline)));
+    let entry = call.ledger().entries[0].clone();
+    assert_eq!(entry.kind, Some(Kind::TimedOut(Phase::Deadline)));
+    // Refused here, and not by the last gate before the wire.
+    assert_eq!((entry.n, entry.target), (0, None));
 
     let (request, _) = ask_by(CallSettings::new().timeout(s(1)), None, false);
     tokio::time::sleep(s(2)).await;

@@ -202,6 +202,20 @@ async fn t02_an_early_commit_does_not_end_the_wait_for_the_first_token() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t02_a_limit_that_becomes_the_nearest_on_the_way_fires_in_time() {
+    let (client, _) = serve(stream([data(PING), Wait(s(1)), data(TOKEN), Hang]));
+    let layer = TimeoutLayer::new().first_token(s(60)).idle(s(1000));
+    let service = ServiceBuilder::new()
+        .layer(layer)
+        .layer(PeekLayer::new().commit(Commit::Headers))
+        .service(client);
+    let (start, (request, _)) = (Instant::now(), ask(Some(true), false));
+    let body = service.oneshot(request).await.unwrap().into_body();
+    assert_timed_out(&read(body).await.1.unwrap(), Phase::Stall);
+    assert_eq!(start.elapsed().as_secs(), 21);
+}
+
+#[tokio::test(start_paused = true)]
 async fn t02_nothing_fires_after_the_end() {
     let whole = [data(TOKEN), data(FINISH), data(DONE)];
     let (client, _) = serve(stream(whole));
@@ -431,6 +445,16 @@ async fn t08_a_reader_that_had_stopped_is_let_go_and_the_target_is_not_blamed() 
     assert_timed_out(&error.unwrap(), Phase::Reader);
     assert_recorded(&call, Phase::Reader);
     assert_eq!(gauges.live(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t08_the_end_of_a_finished_answer_is_handed_on_however_late() {
+    let (client, _) = serve(stream([data(TOKEN), data(FINISH), data(DONE), Hang]));
+    let mut body = send(&client, plain()).await.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    tokio::time::sleep(s(121)).await;
+    let (frames, error) = read(body).await;
+    assert_eq!((frames, error.is_none()), (2, true));
 }
 
 #[tokio::test(start_paused = true)]
