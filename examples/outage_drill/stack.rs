@@ -1,0 +1,62 @@
+//! The stack, from the caller down to the HTTP client. This is the part to copy.
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use llm_call::{Answer, BoxError, IdentifyLayer, PeekLayer};
+use llm_failover::{FailoverLayer, Targets};
+use llm_provider::{Provider, ProviderLayer};
+use llm_timeout::{DeadlineLayer, TimeoutLayer};
+use tower::{Service, ServiceBuilder};
+
+use crate::{
+    client::HttpClient,
+    clocks::Limits,
+    incident::{PRIMARY, SECONDARY},
+};
+
+/// Two providers behind one service: the same request goes to the secondary when the primary has
+/// no first token to show.
+pub(crate) fn stack(
+    client: HttpClient,
+    limits: Limits,
+    primary_url: &str,
+    secondary_url: &str,
+) -> Result<
+    impl Service<
+        Request<Full<Bytes>>,
+        Response = Response<impl Answer + Send>,
+        Error = BoxError,
+        Future: Send,
+    > + Clone
+    + Send
+    + 'static,
+    BoxError,
+> {
+    // From the caller down. A layer that sends again stands above those which it shall send through.
+    Ok(ServiceBuilder::new()
+        // Reads the request: a stream? which model? Says in the answer's head who served it.
+        .layer(IdentifyLayer::new())
+        // The most that a caller waits for a first token, whatever is tried meanwhile.
+        .layer(DeadlineLayer::new(limits.deadline))
+        // Chooses the target, and the next one when that has no first token to show.
+        .layer(FailoverLayer::new(Targets::ordered([PRIMARY, SECONDARY])?))
+        // Here stand retry, breaker and bulkhead by target, in this order, where you use them.
+        // The limits of one attempt, by phase.
+        .layer(
+            TimeoutLayer::new()
+                .first_token(limits.first_token)
+                .idle(limits.idle)
+                .stall(limits.stall)
+                .stream(limits.stream),
+        )
+        // A target's name becomes a URL; keys and model names would stand here too.
+        .layer(
+            ProviderLayer::new()
+                .provider(PRIMARY, Provider::new(primary_url)?)
+                .provider(SECONDARY, Provider::new(secondary_url)?),
+        )
+        // Holds an answer back until its first token: what all layers above decide by.
+        .layer(PeekLayer::new())
+        .service(client))
+}
