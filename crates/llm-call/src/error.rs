@@ -1,6 +1,6 @@
 //! [`Error`], the one error that the family adds, and how to read any error.
 
-use std::{error::Error as StdError, fmt, time::Duration};
+use std::{error::Error as StdError, fmt, io, time::Duration};
 
 use crate::{Kind, Outcome, Target};
 
@@ -111,6 +111,17 @@ impl StdError for Error {
     }
 }
 
+impl Outcome {
+    /// What an error is worth, whoever made it: the outcome of an [`Error`] in its chain of
+    /// sources, else that of its [`Kind`] by the default matrix.
+    pub fn of_error(error: &(dyn StdError + 'static)) -> Outcome {
+        match find_cause::<Error>(error) {
+            Some(error) => error.outcome(),
+            None => Outcome::of(Kind::of(error)),
+        }
+    }
+}
+
 /// The first error of type `E` in the chain of sources, the outermost included.
 pub fn find_cause<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
@@ -118,7 +129,14 @@ pub fn find_cause<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)
         if let Some(found) = error.downcast_ref::<E>() {
             return Some(found);
         }
-        next = error.source();
+        next = match error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+        {
+            // Its `source` passes over the error that it wraps.
+            Some(wrapped) => Some(wrapped as _),
+            None => error.source(),
+        };
     }
     None
 }

@@ -9,7 +9,7 @@ use std::{
 use http::{Request, Response};
 use llm_call::{
     Answer, Attempt, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal,
-    ResponseExt, find_cause,
+    ResponseExt,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -200,7 +200,7 @@ where
         let under_way = this.under_way.take()?;
         let outcome = match &result {
             Ok(response) => response.outcome(),
-            Err(error) => outcome_of(error),
+            Err(error) => Outcome::of_error(&**error),
         };
         let now = Instant::now();
         this.plan.targets.record(under_way.index, outcome, now);
@@ -338,13 +338,6 @@ where
             },
             None => Sending::Nothing,
         }
-    }
-}
-
-fn outcome_of(error: &BoxError) -> Outcome {
-    match find_cause::<Error>(&**error) {
-        Some(error) => error.outcome(),
-        None => Outcome::of(Kind::of(&**error)),
     }
 }
 

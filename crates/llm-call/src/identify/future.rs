@@ -1,5 +1,4 @@
 use std::{
-    error::Error as StdError,
     fmt,
     future::Future,
     pin::Pin,
@@ -18,10 +17,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{collect::Collected, facts::facts};
-use crate::{
-    Answer, Attempt, BoxError, Call, Ending, Error, Guard, Guarded, Kind, Ledger, Outcome, State,
-    Target, find_cause,
-};
+use crate::{Answer, Attempt, BoxError, Call, Ending, Guard, Guarded, Outcome, State, Target};
 
 /// Tells a call how it ended, exactly once: rides in the future, then in the body.
 pub struct CallGuard(Option<Call>);
@@ -161,11 +157,8 @@ where
                 Ok(response.map(|body| Guarded::new(body, guard)))
             }
             Err(error) => {
-                let failed = find_cause::<Error>(&*error);
-                let outcome = outcome_of(&*error);
-                let target = failed.and_then(Error::target).cloned();
-                guard.finish(Ending::Failed(outcome));
-                Err(with_attempts(error, outcome, target, this.call.ledger()))
+                guard.finish(Ending::Failed(Outcome::of_error(&*error)));
+                Err(error)
             }
         })
     }
@@ -223,56 +216,6 @@ fn stamp<B: Answer>(response: &mut Response<B>, attempts: u32) {
         }
     }
     headers.insert("x-llm-attempts", HeaderValue::from(attempts));
-}
-
-/// What was tried, between an error and its source.
-#[derive(Debug)]
-struct Attempts {
-    ledger: Ledger,
-    source: BoxError,
-}
-
-impl fmt::Display for Attempts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("attempts: ")?;
-        for (i, entry) in self.ledger.entries.iter().enumerate() {
-            let comma = if i > 0 { ", " } else { "" };
-            write!(f, "{comma}{entry}")?;
-        }
-        Ok(())
-    }
-}
-
-impl StdError for Attempts {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&*self.source)
-    }
-}
-
-/// What an error is worth, whoever made it.
-pub(crate) fn outcome_of(error: &(dyn StdError + 'static)) -> Outcome {
-    match find_cause::<Error>(error) {
-        Some(error) => error.outcome(),
-        None => Outcome::of(Kind::of(error)),
-    }
-}
-
-fn with_attempts(
-    error: BoxError,
-    outcome: Outcome,
-    target: Option<Target>,
-    ledger: Ledger,
-) -> BoxError {
-    if ledger.entries.is_empty() {
-        return error;
-    }
-    Error::from(outcome)
-        .with_target(target)
-        .with_source(Attempts {
-            ledger,
-            source: error,
-        })
-        .into()
 }
 
 #[expect(

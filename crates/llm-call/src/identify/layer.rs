@@ -55,9 +55,9 @@ use crate::{CallSettings, InvalidTarget, Target};
 /// # Errors
 ///
 /// [`Kind::RequestTooLarge`](crate::Kind::RequestTooLarge) when the body passes the limit,
-/// [`Kind::Cancelled`](crate::Kind::Cancelled) when it breaks off. Errors from below keep their
-/// outcome and get the list of attempts, if any were sent, between themselves and their source.
-/// JSON that cannot be read is no error here: the request goes on, and the provider answers it.
+/// [`Kind::Cancelled`](crate::Kind::Cancelled) when it breaks off. Errors from below pass
+/// as they are. JSON that cannot be read is no error here: the request goes on, and the provider
+/// answers it.
 #[derive(Clone, Debug)]
 pub struct IdentifyLayer<F = fn(&Parts) -> CallSettings> {
     pub(super) settings: F,

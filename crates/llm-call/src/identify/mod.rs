@@ -10,4 +10,4 @@ pub use future::{CallGuard, IdentifyFuture};
 pub use layer::IdentifyLayer;
 pub use service::Identify;
 
-pub(crate) use future::{outcome_of, polled_after_ready};
+pub(crate) use future::polled_after_ready;

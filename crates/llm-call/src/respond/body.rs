@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::{events::Events, form, message};
-use crate::{Answer, BoxError, Dialect, Framing, identify::outcome_of};
+use crate::{Answer, BoxError, Dialect, Framing, Outcome};
 
 pin_project! {
     /// The body of an answer as [`Respond`](crate::Respond) hands it on: the body below, or the
@@ -138,7 +138,7 @@ impl Stream {
         if !self.events.cut() {
             return Err(error);
         }
-        let outcome = outcome_of(&*error);
+        let outcome = Outcome::of_error(&*error);
         Ok(Frame::data(Bytes::from(form::event(
             outcome.kind,
             &message::of_error(outcome.kind, &*error),

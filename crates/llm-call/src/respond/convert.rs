@@ -18,10 +18,7 @@ use http_body::Frame;
 use serde_json::Value;
 
 use super::{RespondBody, form, message};
-use crate::{
-    Answer, BoxError, Dialect, Framing, Kind, Outcome, Refusal, ResponseExt, Scanner,
-    identify::outcome_of,
-};
+use crate::{Answer, BoxError, Dialect, Framing, Kind, Outcome, Refusal, ResponseExt, Scanner};
 
 /// The most that is read of an answer in which an error is looked for.
 const MAX_READ: usize = 64 * 1024;
@@ -68,7 +65,7 @@ impl Caller {
 
     /// No answer came.
     pub(super) fn error<B: Answer>(self, error: &BoxError) -> Response<RespondBody<B>> {
-        let outcome = outcome_of(&**error);
+        let outcome = Outcome::of_error(&**error);
         let message = message::of_error(outcome.kind, &**error);
         self.failure(HeaderMap::new(), outcome, &message, None)
     }
