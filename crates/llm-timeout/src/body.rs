@@ -39,22 +39,20 @@ pin_project! {
 }
 
 impl<B: Answer> TimeoutBody<B> {
-    pub(crate) fn new(inner: B, clock: RequestClock, copies: Copies) -> Self {
+    pub(crate) fn new(inner: B, clock: &mut RequestClock, copies: &mut Copies) -> Self {
         let state = inner.state();
-        let clock = clock.committed(state.is_streamed(), state.token_events());
-        let open = state.ending().is_none();
-        let mut body = TimeoutBody {
+        let mut clock = clock.committed(state.is_streamed(), state.token_events());
+        if let (Some(clock), None) = (&mut clock, state.ending()) {
+            clock.start(Instant::now());
+        }
+        TimeoutBody {
             inner,
             clock,
-            copies,
+            copies: std::mem::take(copies),
             sleep: None,
             overdue: None,
             ended: false,
-        };
-        if let (Some(clock), true) = (&mut body.clock, open) {
-            clock.start(Instant::now());
         }
-        body
     }
 
     /// Nothing came. Waits for the limit that passes first.

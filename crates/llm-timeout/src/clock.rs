@@ -1,6 +1,6 @@
 //! Which limit passes next. Pure: `now` is an argument.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use llm_call::Phase;
 use tokio::time::Instant;
@@ -28,11 +28,12 @@ fn after(start: Option<Instant>, limit: Option<Duration>) -> Option<Instant> {
 }
 
 /// The clock of a request until its answer is committed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct RequestClock {
     started: Instant,
     streamed: bool,
-    limits: Limits,
+    /// `None` where the deadline alone counts.
+    limits: Option<Arc<Limits>>,
     /// How many other targets must be left a share of the deadline.
     alternatives: u32,
 }
@@ -42,20 +43,42 @@ impl RequestClock {
     pub(crate) fn attempt(
         started: Instant,
         streamed: bool,
-        limits: Limits,
+        limits: Arc<Limits>,
         alternatives: u32,
     ) -> RequestClock {
         RequestClock {
             started,
             streamed,
-            limits,
+            limits: Some(limits),
             alternatives,
         }
     }
 
     /// A clock that knows the call's deadline alone.
     pub(crate) fn deadline(started: Instant, streamed: bool) -> RequestClock {
-        RequestClock::attempt(started, streamed, Limits::new(), 0)
+        RequestClock {
+            started,
+            streamed,
+            limits: None,
+            alternatives: 0,
+        }
+    }
+
+    /// The limit that leaves no time to send the request at all.
+    pub(crate) fn spent(&self, deadline: Option<Instant>) -> Option<Phase> {
+        let limits = self.limits.as_deref();
+        let zero = limits.is_some_and(|limits| {
+            let first = if self.streamed {
+                [limits.first_token, limits.stream]
+            } else {
+                [limits.answer, None]
+            };
+            first.contains(&Some(Duration::ZERO))
+        });
+        if !zero && deadline.is_none_or(|deadline| deadline > self.started) {
+            return None;
+        }
+        self.due(deadline).map(|due| due.phase)
     }
 
     pub(crate) fn due(&self, deadline: Option<Instant>) -> Option<Due> {
@@ -64,10 +87,10 @@ impl RequestClock {
             let remaining = deadline.saturating_duration_since(self.started);
             self.started + remaining / self.alternatives.saturating_add(1)
         });
-        let (first_token, answer, stream) = if self.streamed {
-            (self.limits.first_token, None, self.limits.stream)
-        } else {
-            (None, self.limits.answer, None)
+        let (first_token, answer, stream) = match &self.limits {
+            None => (None, None, None),
+            Some(limits) if self.streamed => (limits.first_token, None, limits.stream),
+            Some(limits) => (None, limits.answer, None),
         };
         earliest([
             (Phase::Deadline, deadline),
@@ -79,10 +102,15 @@ impl RequestClock {
     }
 
     /// The clock of the answer, once it is committed; `None` where nothing limits it.
-    pub(crate) fn committed(self, streamed: bool, tokens: u64) -> Option<AnswerClock> {
-        let clock = AnswerClock {
-            limits: self.limits,
-            streamed: self.streamed || streamed,
+    pub(crate) fn committed(&mut self, streamed: bool, tokens: u64) -> Option<AnswerClock> {
+        let streamed_at_all = self.streamed || streamed;
+        // The deadline is that of the answer's beginning where it is streamed.
+        if streamed_at_all && self.limits.is_none() {
+            return None;
+        }
+        Some(AnswerClock {
+            limits: self.limits.take(),
+            streamed: streamed_at_all,
             watched: streamed,
             tokens,
             handed: None,
@@ -90,10 +118,7 @@ impl RequestClock {
             away: Duration::ZERO,
             silent: None,
             stalled: None,
-        };
-        // The deadline is that of the answer's beginning where it is streamed.
-        let limited = !clock.streamed || self.limits != Limits::new();
-        limited.then_some(clock)
+        })
     }
 }
 
@@ -113,9 +138,9 @@ pub(crate) struct Seen {
 ///
 /// Silence is counted from the moment the answer had nothing to give to a reader who asked, so a
 /// slow reader is never taken for a slow server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct AnswerClock {
-    limits: Limits,
+    limits: Option<Arc<Limits>>,
     streamed: bool,
     /// Whether its tokens are counted.
     watched: bool,
@@ -137,6 +162,10 @@ impl AnswerClock {
         self.streamed
     }
 
+    fn limit(&self, of: impl Fn(&Limits) -> Option<Duration>) -> Option<Duration> {
+        self.limits.as_deref().and_then(of)
+    }
+
     /// The reader has the answer from now on.
     pub(crate) fn start(&mut self, now: Instant) {
         self.handed = Some(now);
@@ -147,7 +176,9 @@ impl AnswerClock {
         if let Some(handed) = self.handed.take() {
             let away = now.saturating_duration_since(handed);
             self.away = self.away.saturating_add(away);
-            self.absent |= self.limits.reader.is_some_and(|limit| away > limit);
+            self.absent |= self
+                .limit(|limits| limits.reader)
+                .is_some_and(|limit| away > limit);
         }
     }
 
@@ -183,12 +214,15 @@ impl AnswerClock {
         let silence = earliest([
             (
                 Phase::FirstToken,
-                after(first_token, self.limits.first_token),
+                after(first_token, self.limit(|limits| limits.first_token)),
             ),
-            (Phase::Idle, after(silent, self.limits.idle)),
+            (Phase::Idle, after(silent, self.limit(|limits| limits.idle))),
             (
                 Phase::Stall,
-                after(stalled.filter(|_| self.watched), self.limits.stall),
+                after(
+                    stalled.filter(|_| self.watched),
+                    self.limit(|limits| limits.stall),
+                ),
             ),
         ]);
         match (total, silence) {
@@ -204,10 +238,13 @@ impl AnswerClock {
         if !self.streamed {
             return earliest([
                 (Phase::Deadline, seen.deadline),
-                (Phase::Answer, after(started, self.limits.answer)),
+                (
+                    Phase::Answer,
+                    after(started, self.limit(|limits| limits.answer)),
+                ),
             ]);
         }
-        let limit = self.limits.stream;
+        let limit = self.limit(|limits| limits.stream);
         // The target is not to blame for a stream that its reader drew out.
         let phase = match limit {
             Some(limit) if self.away > limit / 2 => Phase::Reader,

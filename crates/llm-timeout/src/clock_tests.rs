@@ -135,11 +135,8 @@ proptest! {
             deadline: deadline.map(ms),
             history: Vec::new(),
         };
-        let request = RequestClock::attempt(start, false, limits, 0);
-        let Some(mut clock) = request.committed(streamed, 0) else {
-            prop_assert!(streamed && limits == Limits::new());
-            return Ok(());
-        };
+        let mut request = RequestClock::attempt(start, false, Arc::new(limits), 0);
+        let mut clock = request.committed(streamed, 0).unwrap();
         clock.start(start);
         let (mut now, mut tokens) = (Duration::ZERO, 0);
         for Poll { after, result } in polls {
@@ -184,8 +181,14 @@ proptest! {
     ) {
         let start = Instant::now();
         let deadline = deadline.map(|deadline| start + ms(deadline));
-        let clock = RequestClock::attempt(start, streamed, limits, alternatives);
+        let clock = RequestClock::attempt(start, streamed, Arc::new(limits), alternatives);
         let due = clock.due(deadline);
+        // Sent only where there is time, and refused with the limit that would have passed.
+        if let Some(phase) = clock.spent(deadline) {
+            prop_assert!(due.is_some_and(|due| due.at <= start && due.phase == phase));
+        } else if alternatives < 5 {
+            prop_assert!(due.is_none_or(|due| due.at > start));
+        }
         if let Some(deadline) = deadline {
             let due = due.unwrap();
             prop_assert!(due.at <= deadline);
@@ -215,8 +218,9 @@ fn t07_no_limit_however_long_overflows() {
             .stream(limit)
             .reader(limit);
         for streamed in [true, false] {
-            let clock = RequestClock::attempt(start, streamed, limits, u32::MAX);
+            let mut clock = RequestClock::attempt(start, streamed, Arc::new(limits), u32::MAX);
             assert_eq!(clock.due(None).is_some(), limit.is_zero());
+            assert_eq!(clock.spent(None).is_some(), limit.is_zero());
             let mut clock = clock.committed(streamed, 0).unwrap();
             let seen = Seen {
                 started: start,
@@ -236,7 +240,7 @@ fn t08_the_time_that_a_reader_stays_away_is_no_silence() {
     let start = Instant::now();
     let at = |millis| start + ms(millis);
     let limits = Limits::new().idle(ms(10)).stall(ms(10));
-    let mut clock = RequestClock::attempt(start, true, limits, 0)
+    let mut clock = RequestClock::attempt(start, true, Arc::new(limits), 0)
         .committed(true, 1)
         .unwrap();
     let seen = Seen {

@@ -77,9 +77,9 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut stage = self.project().stage;
-        let result = match stage.as_mut().project() {
+        let error = match stage.as_mut().project() {
             StageProj::Refused { error } => match error.take() {
-                Some(error) => Err(error.into()),
+                Some(error) => error,
                 None => polled_after_ready(),
             },
             StageProj::Waiting {
@@ -90,21 +90,24 @@ where
                 target,
             } => match future.poll(cx) {
                 Poll::Ready(Ok(response)) => {
-                    let (clock, copies) = (*clock, std::mem::take(copies));
-                    Ok(response.map(|body| TimeoutBody::new(body, clock, copies)))
+                    let response = response.map(|body| TimeoutBody::new(body, clock, copies));
+                    stage.set(Stage::Done);
+                    return Poll::Ready(Ok(response));
                 }
-                Poll::Ready(Err(error)) => Err(error.into()),
+                Poll::Ready(Err(error)) => {
+                    stage.set(Stage::Done);
+                    return Poll::Ready(Err(error.into()));
+                }
                 Poll::Pending => {
                     let phase = ready!(poll_due(sleep, clock, copies, cx));
                     copies.timed_out(phase);
-                    let error = Error::new(Kind::TimedOut(phase)).with_target(target.take());
-                    Err(error.into())
+                    Error::new(Kind::TimedOut(phase)).with_target(target.take())
                 }
             },
             StageProj::Done => polled_after_ready(),
         };
         stage.set(Stage::Done);
-        Poll::Ready(result)
+        Poll::Ready(Err(error.into()))
     }
 }
 

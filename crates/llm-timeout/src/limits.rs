@@ -1,6 +1,6 @@
 //! [`Limits`]: one time limit for each phase of an attempt, and which of them apply to a request.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use llm_call::{Facts, Target};
 
@@ -145,24 +145,45 @@ impl Settings {
         *entry = limits.over(*entry);
     }
 
-    /// What applies to one request. The most particular word wins: model, thinking, any.
-    pub(crate) fn limits(&self, target: Option<&Target>, facts: Option<&Facts>) -> Limits {
-        let mut limits = self.any;
-        if facts.is_some_and(|facts| facts.thinking) {
-            limits.first_token = limits.first_token.max(Limits::THINKING.first_token);
-            limits.answer = limits.answer.max(Limits::THINKING.answer);
-            limits = self.thinking.over(limits);
+    /// What applies to which request. The most particular word wins: model, thinking, any.
+    pub(crate) fn table(&self) -> Table {
+        let mut thinking = self.any;
+        thinking.first_token = thinking.first_token.max(Limits::THINKING.first_token);
+        thinking.answer = thinking.answer.max(Limits::THINKING.answer);
+        let rows = [self.any, self.thinking.over(thinking)];
+        let models = self.models.iter();
+        Table {
+            rows: rows.map(Arc::new),
+            models: models
+                .map(|(name, model)| {
+                    let rows = rows.map(|row| Arc::new(model.over(row)));
+                    (name.clone(), rows)
+                })
+                .collect(),
         }
-        if self.models.is_empty() {
-            return limits;
+    }
+}
+
+/// The limits of each kind of request, worked out once: not thinking, thinking.
+#[derive(Debug)]
+pub(crate) struct Table {
+    rows: [Arc<Limits>; 2],
+    models: HashMap<Box<str>, [Arc<Limits>; 2]>,
+}
+
+impl Table {
+    /// What applies to one request. Looks up, and copies nothing.
+    pub(crate) fn limits(&self, target: Option<&Target>, facts: Option<&Facts>) -> &Arc<Limits> {
+        let mut rows = &self.rows;
+        if !self.models.is_empty() {
+            let model = target
+                .and_then(Target::model)
+                .or_else(|| facts.and_then(|facts| facts.model.as_deref()));
+            rows = model
+                .and_then(|model| self.models.get(model))
+                .unwrap_or(rows);
         }
-        let model = target
-            .and_then(Target::model)
-            .or_else(|| facts.and_then(|facts| facts.model.as_deref()));
-        match model.and_then(|model| self.models.get(model)) {
-            Some(model) => model.over(limits),
-            None => limits,
-        }
+        &rows[usize::from(facts.is_some_and(|facts| facts.thinking))]
     }
 }
 
@@ -172,6 +193,10 @@ mod tests {
 
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
+    }
+
+    fn limits(settings: &Settings, target: Option<&Target>, facts: Option<&Facts>) -> Limits {
+        *settings.table().limits(target, facts).as_ref()
     }
 
     fn facts(model: &str, thinking: bool) -> Facts {
@@ -184,9 +209,9 @@ mod tests {
     #[test]
     fn the_defaults_are_finite_and_a_thinking_request_gets_longer() {
         let settings = Settings::new();
-        let plain = settings.limits(None, None);
+        let plain = limits(&settings, None, None);
         assert_eq!(plain, Limits::STANDARD);
-        let thinking = settings.limits(None, Some(&facts("m", true)));
+        let thinking = limits(&settings, None, Some(&facts("m", true)));
         assert_eq!(thinking, Limits::THINKING.over(Limits::STANDARD));
         assert_eq!(thinking.first_token, Some(s(60)));
         assert_eq!(thinking.answer, Some(s(80)));
@@ -200,12 +225,12 @@ mod tests {
         settings.set(Limits::new().first_token(s(1)).idle(s(2)).stall(s(3)));
         settings.set_model("o3".into(), Limits::new().stall(s(40)));
 
-        let plain = settings.limits(None, Some(&facts("gpt", false)));
+        let plain = limits(&settings, None, Some(&facts("gpt", false)));
         assert_eq!((plain.first_token, plain.idle), (Some(s(1)), Some(s(2))));
-        let thinking = settings.limits(None, Some(&facts("gpt", true)));
+        let thinking = limits(&settings, None, Some(&facts("gpt", true)));
         assert_eq!(thinking.first_token, Some(s(70)));
         assert_eq!((thinking.idle, thinking.stall), (Some(s(30)), Some(s(3))));
-        let model = settings.limits(None, Some(&facts("o3", true)));
+        let model = limits(&settings, None, Some(&facts("o3", true)));
         assert_eq!(model.first_token, Some(s(90)));
         assert_eq!((model.idle, model.stall), (Some(s(30)), Some(s(40))));
     }
@@ -217,7 +242,7 @@ mod tests {
         let is_o3 = |target: Option<&str>, model: &str| {
             let target = target.map(|target| target.parse::<Target>().unwrap());
             let facts = facts(model, false);
-            settings.limits(target.as_ref(), Some(&facts)).idle == Some(s(1))
+            limits(&settings, target.as_ref(), Some(&facts)).idle == Some(s(1))
         };
         assert!(is_o3(Some("openai:o3"), "gpt"));
         assert!(!is_o3(Some("openai:gpt"), "o3"));
@@ -230,7 +255,7 @@ mod tests {
     fn a_plain_limit_longer_than_the_thinking_default_is_kept() {
         let mut settings = Settings::new();
         settings.set(Limits::new().first_token(s(100)));
-        let limits = settings.limits(None, Some(&facts("m", true)));
+        let limits = limits(&settings, None, Some(&facts("m", true)));
         assert_eq!(limits.first_token, Some(s(100)));
     }
 }

@@ -1,7 +1,7 @@
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use llm_call::{Answer, BoxError, Call, Error, Kind, Phase};
+use llm_call::{Answer, BoxError, Call, Error, Kind};
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -45,14 +45,11 @@ where
             call.tighten(deadline);
         }
         let copies = Copies::all(call);
-        if copies
-            .deadline()
-            .is_some_and(|deadline| deadline <= started)
-        {
-            copies.not_sent(None, Phase::Deadline);
-            return ResponseFuture::refused(Error::new(Kind::TimedOut(Phase::Deadline)));
-        }
         let clock = RequestClock::deadline(started, streamed);
+        if let Some(phase) = clock.spent(copies.deadline()) {
+            copies.not_sent(None, phase);
+            return ResponseFuture::refused(Error::new(Kind::TimedOut(phase)));
+        }
         ResponseFuture::new(self.inner.call(request), clock, copies, None)
     }
 }

@@ -160,6 +160,6 @@ impl<S> Layer<S> for TimeoutLayer {
     type Service = Timeout<S>;
 
     fn layer(&self, inner: S) -> Timeout<S> {
-        Timeout::new(inner, Arc::new(self.settings.clone()))
+        Timeout::new(inner, Arc::new(self.settings.table()))
     }
 }

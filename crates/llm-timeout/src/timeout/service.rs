@@ -8,18 +8,18 @@ use llm_call::{Answer, Attempt, BoxError, Call, Error, Kind};
 use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::{ResponseFuture, TimeoutBody, clock::RequestClock, copies::Copies, limits::Settings};
+use crate::{ResponseFuture, TimeoutBody, clock::RequestClock, copies::Copies, limits::Table};
 
 /// The service of [`TimeoutLayer`](crate::TimeoutLayer).
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     inner: S,
-    settings: Arc<Settings>,
+    table: Arc<Table>,
 }
 
 impl<S> Timeout<S> {
-    pub(super) fn new(inner: S, settings: Arc<Settings>) -> Timeout<S> {
-        Timeout { inner, settings }
+    pub(super) fn new(inner: S, table: Arc<Table>) -> Timeout<S> {
+        Timeout { inner, table }
     }
 }
 
@@ -46,16 +46,14 @@ where
         };
         let facts = call.as_ref().and_then(Call::facts);
         let streamed = facts.and_then(|facts| facts.streamed) == Some(true);
-        let limits = self.settings.limits(target.as_ref(), facts);
+        let limits = self.table.limits(target.as_ref(), facts).clone();
         let clock = RequestClock::attempt(started, streamed, limits, alternatives);
         let copies = Copies::one(call, n);
-        match clock.due(copies.deadline()) {
-            Some(due) if due.at <= started => {
-                copies.not_sent(target.as_ref(), due.phase);
-                let error = Error::new(Kind::TimedOut(due.phase)).with_target(target);
-                ResponseFuture::refused(error)
-            }
-            _ => ResponseFuture::new(self.inner.call(request), clock, copies, target),
+        if let Some(phase) = clock.spent(copies.deadline()) {
+            copies.not_sent(target.as_ref(), phase);
+            let error = Error::new(Kind::TimedOut(phase)).with_target(target);
+            return ResponseFuture::refused(error);
         }
+        ResponseFuture::new(self.inner.call(request), clock, copies, target)
     }
 }
