@@ -323,23 +323,6 @@ async fn c3_one_final_record_wherever_the_call_is_dropped() {
 }
 
 #[tokio::test]
-async fn an_error_names_the_attempts() {
-    let stack = IdentifyLayer::new().layer(PeekLayer::new().layer(answering(200, SSE, &[Break])));
-    let error = stack
-        .oneshot(post(script(&[Data(STREAMING)])))
-        .await
-        .unwrap_err();
-    assert_eq!(Kind::of(&*error), Kind::Interrupted);
-    let outer = find_cause::<Error>(&*error).unwrap();
-    assert_eq!(outer.target().unwrap().as_str(), "h:m:streaming");
-    let attempts = std::error::Error::source(outer).unwrap().to_string();
-    assert!(
-        attempts.starts_with("attempts: #1 h:m:streaming at 0 ms: interrupted"),
-        "{attempts}"
-    );
-}
-
-#[tokio::test]
 async fn r18_a_slow_upload_holds_no_permit() {
     let limited = ConcurrencyLimit::new(PeekLayer::new().layer(answering(200, SSE, GOOD)), 1);
     let stack = IdentifyLayer::new().layer(limited);
