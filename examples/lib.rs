@@ -1,1 +1,5 @@
-//! What the examples share.
+//! The examples are programs; here only the README's code is compiled, as documentation tests.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
