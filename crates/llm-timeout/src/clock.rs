@@ -34,23 +34,15 @@ pub(crate) struct RequestClock {
     streamed: bool,
     /// `None` where the deadline alone counts.
     limits: Option<Arc<Limits>>,
-    /// How many other targets must be left a share of the deadline.
-    alternatives: u32,
 }
 
 impl RequestClock {
     /// The clock of one attempt. `streamed` where the request is known to ask for a stream.
-    pub(crate) fn attempt(
-        started: Instant,
-        streamed: bool,
-        limits: Arc<Limits>,
-        alternatives: u32,
-    ) -> RequestClock {
+    pub(crate) fn attempt(started: Instant, streamed: bool, limits: Arc<Limits>) -> RequestClock {
         RequestClock {
             started,
             streamed,
             limits: Some(limits),
-            alternatives,
         }
     }
 
@@ -60,7 +52,6 @@ impl RequestClock {
             started,
             streamed,
             limits: None,
-            alternatives: 0,
         }
     }
 
@@ -83,10 +74,6 @@ impl RequestClock {
 
     pub(crate) fn due(&self, deadline: Option<Instant>) -> Option<Due> {
         let start = Some(self.started);
-        let share = deadline.filter(|_| self.alternatives > 0).map(|deadline| {
-            let remaining = deadline.saturating_duration_since(self.started);
-            self.started + remaining / self.alternatives.saturating_add(1)
-        });
         let (first_token, answer, stream) = match &self.limits {
             None => (None, None, None),
             Some(limits) if self.streamed => (limits.first_token, None, limits.stream),
@@ -94,7 +81,6 @@ impl RequestClock {
         };
         earliest([
             (Phase::Deadline, deadline),
-            (Phase::Share, share),
             (Phase::FirstToken, after(start, first_token)),
             (Phase::Answer, after(start, answer)),
             (Phase::Stream, after(start, stream)),

@@ -20,7 +20,6 @@ use crate::{Limits, limits::Settings};
 /// | [`Stall`](llm_call::Phase::Stall) | a stream: silence between two tokens, keep-alives counted as silence | 20 s |
 /// | [`Stream`](llm_call::Phase::Stream) | a stream: from sending to its end | 120 s |
 /// | [`Reader`](llm_call::Phase::Reader) | the reader's absence between two reads | 120 s |
-/// | [`Share`](llm_call::Phase::Share) | with `n` other targets left: 1/(n+1) of what remains of the deadline, until commit | |
 /// | [`Deadline`](llm_call::Phase::Deadline) | the call's own deadline, until commit or the end of an answer that is not streamed | |
 ///
 /// Requests that ask the model to think get at least 60 s to the first token and 80 s to an answer

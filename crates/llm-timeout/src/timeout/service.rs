@@ -40,14 +40,14 @@ where
     fn call(&mut self, request: Request<ReqB>) -> Self::Future {
         let started = Instant::now();
         let call = request.extensions().get::<Call>().cloned();
-        let (target, n, alternatives) = match request.extensions().get::<Attempt>() {
-            Some(attempt) => (attempt.target.clone(), attempt.n, attempt.alternatives),
-            None => (None, 0, 0),
+        let (target, n) = match request.extensions().get::<Attempt>() {
+            Some(attempt) => (attempt.target.clone(), attempt.n),
+            None => (None, 0),
         };
         let facts = call.as_ref().and_then(Call::facts);
         let streamed = facts.and_then(|facts| facts.streamed) == Some(true);
         let limits = self.table.limits(target.as_ref(), facts).clone();
-        let clock = RequestClock::attempt(started, streamed, limits, alternatives);
+        let clock = RequestClock::attempt(started, streamed, limits);
         let copies = Copies::one(call, n);
         if let Some(phase) = clock.spent(copies.deadline()) {
             copies.not_sent(target.as_ref(), phase);

@@ -301,21 +301,6 @@ async fn t01_a_deadline_that_is_tightened_while_a_body_comes_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn t01_an_attempt_leaves_a_share_of_the_deadline_to_each_other_target() {
-    let (client, _) = serve(Respond::hang());
-    let settings = CallSettings::new().timeout(s(24));
-    let (mut request, call) = ask_by(settings, Some(false), false);
-    let attempt = request.extensions_mut().remove::<llm_call::Attempt>();
-    let attempt = attempt.unwrap().with_alternatives(2);
-    request.extensions_mut().insert(attempt);
-    let start = Instant::now();
-    let error = send(&client, request).await.unwrap_err();
-    assert_timed_out(&error, Phase::Share);
-    assert_eq!(start.elapsed().as_secs(), 8);
-    assert_recorded(&call, Phase::Share);
-}
-
-#[tokio::test(start_paused = true)]
 async fn t04_the_inner_result_wins_over_a_limit_at_the_same_instant() {
     let (request, _) = ask(Some(true), false);
     let (client, _) = serve(Respond::error("connection reset").after(s(5)));
