@@ -100,6 +100,7 @@ impl Settings {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn text(error: lexopt::Error) -> String {
     error.to_string()
 }
