@@ -17,7 +17,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use llm_call::{
     Attempt, BoxError, Call, CallSettings, Capability, Ending, Error, IdentifyLayer, Kind,
-    PeekLayer, Refusal, Workload, find_cause,
+    PeekLayer, Refusal, Workload,
 };
 use scripted::{Break, Data, Hang, JSON, SSE, Script, Step, answer, answering, read, script};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimit, service_fn};
