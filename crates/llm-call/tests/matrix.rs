@@ -7,7 +7,6 @@ fn the_docs_show_the_default_matrix() {
     let shown = Matrix::default().to_string();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/MATRIX.md");
     if std::env::var_os("MATRIX").is_some_and(|how| how == "overwrite") {
-        #[expect(clippy::expect_used, reason = "a test")]
         std::fs::write(path, &shown).expect("MATRIX.md can be written");
     }
     assert_eq!(
