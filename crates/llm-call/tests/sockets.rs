@@ -201,7 +201,7 @@ async fn failures_reach_the_client_as_answers() {
     let body: serde_json::Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
     let message = body["error"]["message"].as_str().unwrap();
     assert!(
-        message.contains("attempts: #1 upstream:m:streaming"),
+        message.contains("no connection to the provider (upstream:m:streaming)"),
         "{message}"
     );
 
