@@ -65,6 +65,7 @@ mod identify;
 mod json;
 mod kind;
 mod ledger;
+mod matrix;
 mod peek;
 mod plan;
 #[cfg(feature = "reqwest")]
@@ -82,8 +83,9 @@ pub use dialect::{Dialect, Finish, Malformed, Sight, Usage, Watch};
 pub use error::{BoxError, Error, find_cause};
 pub use hint::{Dimension, RateLimit, RateLimits, retry_after};
 pub use identify::{CallGuard, Identify, IdentifyFuture, IdentifyLayer};
-pub use kind::{Health, Kind, Matrix, Outcome, Phase, Refusal, Retry, Verdict};
+pub use kind::{Kind, Phase, Refusal};
 pub use ledger::{Entry, Ledger};
+pub use matrix::{Health, Matrix, Outcome, Retry, Verdict};
 pub use peek::{Commit, Peek, PeekLayer, Peeked, ResponseFuture};
 pub use respond::{Respond, RespondBody, RespondFuture, RespondLayer};
 pub use sse::{Event, EventTooLarge, Framing, Scanner};
