@@ -68,6 +68,7 @@ mod ledger;
 mod matrix;
 mod peek;
 mod plan;
+mod ready;
 #[cfg(feature = "reqwest")]
 pub mod reqwest;
 mod respond;

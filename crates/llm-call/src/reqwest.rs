@@ -53,7 +53,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::{BoxError, identify::polled_after_ready};
+use crate::{BoxError, ready::polled_after_ready};
 
 /// A `reqwest::Client` as a service of `http` types: the bottom of a stack.
 ///

@@ -17,7 +17,10 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::{collect::Collected, facts::facts};
-use crate::{Answer, Attempt, BoxError, Call, Ending, Guard, Guarded, Outcome, State, Target};
+use crate::{
+    Answer, Attempt, BoxError, Call, Ending, Guard, Guarded, Outcome, State, Target,
+    ready::polled_after_ready,
+};
 
 /// Tells a call how it ended, exactly once: rides in the future, then in the body.
 pub struct CallGuard(Option<Call>);
@@ -216,14 +219,6 @@ fn stamp<B: Answer>(response: &mut Response<B>, attempts: u32) {
         }
     }
     headers.insert("x-llm-attempts", HeaderValue::from(attempts));
-}
-
-#[expect(
-    clippy::panic,
-    reason = "the contract of Future: not polled after Ready"
-)]
-pub(crate) fn polled_after_ready() -> ! {
-    panic!("a response future was polled after it was ready")
 }
 
 impl<S, ReqB> fmt::Debug for IdentifyFuture<S, ReqB>

@@ -9,5 +9,3 @@ mod service;
 pub use future::{CallGuard, IdentifyFuture};
 pub use layer::IdentifyLayer;
 pub use service::Identify;
-
-pub(crate) use future::polled_after_ready;

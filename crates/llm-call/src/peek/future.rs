@@ -13,7 +13,10 @@ use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
 use super::{Peeked, Settings, hold::Holding};
-use crate::{BoxError, Classify, Dialect, Error, Seen, Target, call::Record, clock::wall_now};
+use crate::{
+    BoxError, Classify, Dialect, Error, Seen, Target, call::Record, clock::wall_now,
+    ready::polled_after_ready,
+};
 
 pin_project! {
     /// The response future of [`Peek`](crate::Peek): resolves when the answer is committed.
@@ -88,7 +91,7 @@ where
                 }
                 StageProj::Holding { holding } => {
                     let Some(held) = holding else {
-                        unreachable_after_ready()
+                        polled_after_ready()
                     };
                     ready!(held.poll_commit(cx));
                     return Poll::Ready(take(holding).into_result());
@@ -115,15 +118,7 @@ fn failed<C: Classify>(error: BoxError, sent: Sent<C>) -> BoxError {
 }
 
 fn take<T>(slot: &mut Option<T>) -> T {
-    slot.take().unwrap_or_else(|| unreachable_after_ready())
-}
-
-#[expect(
-    clippy::panic,
-    reason = "the contract of Future: not polled after Ready"
-)]
-fn unreachable_after_ready() -> ! {
-    panic!("a response future was polled after it was ready")
+    slot.take().unwrap_or_else(|| polled_after_ready())
 }
 
 impl<F, B, C> fmt::Debug for ResponseFuture<F, B, C> {

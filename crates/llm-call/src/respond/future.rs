@@ -10,7 +10,7 @@ use http::Response;
 use pin_project_lite::pin_project;
 
 use super::{RespondBody, convert::Caller};
-use crate::{Answer, BoxError, identify::polled_after_ready};
+use crate::{Answer, BoxError, ready::polled_after_ready};
 
 pin_project! {
     /// The response future of [`Respond`](crate::Respond).
