@@ -9,7 +9,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    Capability, Dialect, Ending, Error, Kind, Phase, Refusal, State, Target,
+    Capability, Dialect, Ending, Error, Kind, Matrix, Outcome, Phase, Refusal, State, Target,
     ledger::{Entry, Ledger},
 };
 
@@ -26,7 +26,7 @@ pub enum Cause {
     HedgeLost,
 }
 
-/// Who is behind a request: decides which pool, budget and thresholds it meets.
+/// What kind of work a request is, for layers that treat the kinds differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Workload {
@@ -63,6 +63,7 @@ pub struct CallSettings {
     workload: Workload,
     max_attempts: u32,
     timeout: Option<Duration>,
+    matrix: Option<Arc<Matrix>>,
 }
 
 impl CallSettings {
@@ -73,6 +74,7 @@ impl CallSettings {
             workload: Workload::Interactive,
             max_attempts: MAX_ATTEMPTS,
             timeout: None,
+            matrix: None,
         }
     }
 
@@ -95,6 +97,16 @@ impl CallSettings {
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts.max(1);
+        self
+    }
+
+    /// The verdicts of failures that the layers themselves find for this call (time limits,
+    /// refusals). Default: [`Matrix::default`]. What the provider sends is classified by the
+    /// [`PeekLayer`](crate::PeekLayer), which has a matrix of its own
+    /// ([`Standard::with_matrix`](crate::Standard::with_matrix)): give both the same.
+    #[must_use]
+    pub fn matrix(mut self, matrix: impl Into<Arc<Matrix>>) -> Self {
+        self.matrix = Some(matrix.into());
         self
     }
 
@@ -244,6 +256,14 @@ impl Call {
         core.numbered
     }
 
+    /// The outcome of a failure that a layer found itself, by the matrix of this call.
+    pub fn outcome(&self, kind: Kind) -> Outcome {
+        match &self.0.settings.matrix {
+            Some(matrix) => matrix.outcome(kind),
+            None => Outcome::of(kind),
+        }
+    }
+
     /// Attempts sent so far.
     pub fn sent(&self) -> u32 {
         self.core().sent
@@ -332,7 +352,8 @@ impl Call {
             entry.kind = Some(kind);
             entry.ended = Some(at);
             core.ledger.entries.push(entry);
-            return Err(Error::new(kind).with_target(attempt.target.clone()));
+            let outcome = self.outcome(kind);
+            return Err(Error::from(outcome).with_target(attempt.target.clone()));
         }
         core.sent += 1;
         entry.sent = true;
@@ -450,7 +471,7 @@ impl Record {
     }
 
     /// The attempt failed before there was a body.
-    pub(crate) fn fail(mut self, outcome: crate::Outcome) {
+    pub(crate) fn fail(mut self, outcome: Outcome) {
         self.write(outcome.kind, outcome.retry_after, None);
     }
 

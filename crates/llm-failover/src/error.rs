@@ -26,7 +26,7 @@ impl AllFailed {
         self.attempts.push(FailedAttempt { target, kind, took });
     }
 
-    /// The attempts, in the order they were made. Empty when every target rested.
+    /// The attempts, in the order they were made. Empty when no target was available.
     pub fn attempts(&self) -> &[FailedAttempt] {
         &self.attempts
     }
@@ -35,7 +35,7 @@ impl AllFailed {
 impl fmt::Display for AllFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.attempts.is_empty() {
-            return f.write_str("no target was tried: each rests or is drained");
+            return f.write_str("no target was tried: each rests, is drained, or is in use by another copy of the call");
         }
         f.write_str("no target answered: ")?;
         for (i, attempt) in self.attempts.iter().enumerate() {

@@ -183,7 +183,7 @@ where
         }
         let cause = Cause::TimedOut(Phase::Share);
         this.plan.call.set_cause(under_way.n, cause);
-        let error = Error::new(Kind::TimedOut(Phase::Share))
+        let error = Error::from(this.plan.call.outcome(Kind::TimedOut(Phase::Share)))
             .with_target(Some(under_way.lease.target().clone()));
         Poll::Ready(error.into())
     }
@@ -203,9 +203,24 @@ where
             Err(error) => Outcome::of_error(&**error),
         };
         let now = Instant::now();
-        this.plan.targets.record(under_way.index, outcome, now);
+        let plan = &*this.plan;
+        plan.targets
+            .record(under_way.index, &plan.call, outcome, now);
         if !outcome.verdict.fail_over {
-            return Some(result);
+            return Some(match (result, outcome.kind) {
+                (Err(error), Kind::Refused(Refusal::AttemptsSpent))
+                | (Err(error), Kind::TimedOut(Phase::Deadline)) => {
+                    // The call ran out of its means; what came before says more.
+                    match (this.answer.take(), this.last.take()) {
+                        (Some(answer), _) => Ok(answer),
+                        (None, Some(last)) => {
+                            Err(give_up(&plan.call, this.failed, Some(last), None))
+                        }
+                        (None, None) => Err(error),
+                    }
+                }
+                (result, _) => result,
+            });
         }
         let target = under_way.lease.target().clone();
         if let Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull) = outcome.kind {
@@ -233,8 +248,14 @@ where
         let plan = this.plan;
         let now = Instant::now();
         let deadline = plan.call.deadline();
-        let out_of_time = deadline.is_some_and(|deadline| deadline <= now);
-        let next = if out_of_time || plan.request.is_none() || plan.call.attempts_left() == 0 {
+        let spent = if deadline.is_some_and(|deadline| deadline <= now) {
+            Some(Kind::TimedOut(Phase::Deadline))
+        } else if plan.call.attempts_left() == 0 {
+            Some(Kind::Refused(Refusal::AttemptsSpent))
+        } else {
+            None
+        };
+        let next = if spent.is_some() || plan.request.is_none() {
             Next::None { soonest: None }
         } else {
             plan.targets.next(&mut plan.order, &plan.call, now)
@@ -246,7 +267,8 @@ where
                 others,
             } => {
                 let Some(mut request) = plan.copy(others) else {
-                    return Step::Return(Err(give_up(this.failed, *this.last, None)));
+                    let error = give_up(&plan.call, this.failed, *this.last, None);
+                    return Step::Return(Err(error));
                 };
                 let n = plan.address(&mut request, &lease, others);
                 let share = deadline.filter(|_| others > 0).map(|deadline| {
@@ -264,17 +286,14 @@ where
                 this.sending.set(next);
                 Step::Wait
             }
-            Next::Invalid(error) => Step::Return(Err(Error::new(Kind::InvalidRequest)
-                .with_source(error)
-                .into())),
-            Next::None { soonest } => Step::Return(match this.answer.take() {
-                Some(answer) => Ok(answer),
-                None if out_of_time && this.last.is_none() => {
-                    Err(Error::new(Kind::TimedOut(Phase::Deadline)).into())
+            Next::None { soonest } => Step::Return(match (this.answer.take(), spent) {
+                (Some(answer), _) => Ok(answer),
+                (None, Some(kind)) if this.last.is_none() => {
+                    Err(Error::from(plan.call.outcome(kind)).into())
                 }
-                None => {
+                (None, _) => {
                     let wait = soonest.map(|soonest| soonest - now);
-                    Err(give_up(this.failed, *this.last, wait))
+                    Err(give_up(&plan.call, this.failed, *this.last, wait))
                 }
             }),
         }
@@ -342,8 +361,13 @@ where
 }
 
 /// One error for all attempts: the last one's outcome, and the earliest time to come back.
-fn give_up(failed: &mut AllFailed, last: Option<Outcome>, wait: Option<Duration>) -> BoxError {
-    let outcome = last.unwrap_or_else(|| Outcome::of(Kind::Refused(Refusal::NoTarget)));
+fn give_up(
+    call: &Call,
+    failed: &mut AllFailed,
+    last: Option<Outcome>,
+    wait: Option<Duration>,
+) -> BoxError {
+    let outcome = last.unwrap_or_else(|| call.outcome(Kind::Refused(Refusal::NoTarget)));
     let hint = match (outcome.retry_after, wait) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),

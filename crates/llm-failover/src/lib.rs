@@ -35,6 +35,8 @@
 //!   skipped. A rate-limited target without such a hint rests 10 s, doubling to 60 s; one whose
 //!   quota is spent, 10 min. A rest that is a guess of ours is broken when no other target is left;
 //!   a server's word never is.
+//! - Rests are shared by all callers, as a provider's key is. Where callers bring keys of their own,
+//!   keep them apart: [`Targets::rests_per_tenant`].
 //! - With `n` targets left and a deadline on the call, an attempt gets `1 / n` of the time that is
 //!   left, so that a hang leaves time for the next. The last target gets all of it.
 //! - A kind that the matrix does not send elsewhere (an invalid request, filtered content) is
@@ -70,6 +72,10 @@
 //!
 //! [`BoxError`](llm_call::BoxError), with an [`Error`](llm_call::Error) inside. With one target the
 //! inner error is returned as it is.
+//!
+//! # Panics
+//!
+//! A call with a deadline waits on tokio's timer and panics outside of a tokio runtime with time.
 
 mod by_target;
 mod error;

@@ -1,6 +1,6 @@
 //! How long a target is left alone: the pure core. `now` is an argument.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use llm_call::{Kind, Outcome};
 use tokio::time::Instant;
@@ -14,6 +14,71 @@ pub(crate) struct Pace {
     pub(crate) longest: Duration,
     /// The rest of a target whose quota is spent and that gave no hint.
     pub(crate) quota: Duration,
+}
+
+/// The most tenants whose rests are kept apart at one target.
+const TENANTS: usize = 10_000;
+
+/// The rests of one target: one for all callers, or one a tenant where callers bring keys of their
+/// own, so that the limits of one are not those of another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rests {
+    all: Rest,
+    tenants: HashMap<Box<str>, Rest>,
+}
+
+impl Rests {
+    pub(crate) fn at(&self, tenant: Option<&str>, now: Instant) -> Rested {
+        match tenant {
+            None => self.all.at(now),
+            Some(tenant) => self.tenants.get(tenant).map_or(Rested::Yes, |r| r.at(now)),
+        }
+    }
+
+    pub(crate) fn record(
+        &mut self,
+        tenant: Option<&str>,
+        outcome: Outcome,
+        pace: Pace,
+        now: Instant,
+    ) {
+        let Some(tenant) = tenant else {
+            return self.all.record(outcome, pace, now);
+        };
+        let mut rest = self.tenants.get(tenant).copied().unwrap_or_default();
+        let before = rest;
+        rest.record(outcome, pace, now);
+        if rest == Rest::default() {
+            self.tenants.remove(tenant);
+        } else if rest != before {
+            self.make_room(tenant, now);
+            self.tenants.insert(tenant.into(), rest);
+        }
+    }
+
+    /// Forgets rests that are over, and where that is not enough those that end first.
+    fn make_room(&mut self, tenant: &str, now: Instant) {
+        if self.tenants.len() < TENANTS || self.tenants.contains_key(tenant) {
+            return;
+        }
+        self.tenants.retain(|_, rest| rest.at(now) != Rested::Yes);
+        if self.tenants.len() >= TENANTS {
+            let mut ends: Vec<_> = self
+                .tenants
+                .values()
+                .filter_map(|rest| rest.until)
+                .collect();
+            ends.sort_unstable();
+            let median = ends.get(ends.len() / 2).copied();
+            self.tenants.retain(|_, rest| rest.until > median);
+        }
+    }
+
+    /// How many tenants are resting.
+    pub(crate) fn resting(&self, now: Instant) -> usize {
+        let tenants = self.tenants.values();
+        tenants.filter(|rest| rest.at(now) != Rested::Yes).count()
+    }
 }
 
 /// Whether one target rests.
@@ -85,11 +150,6 @@ impl Rest {
             }
         }
     }
-
-    /// The target may be called again.
-    pub(crate) fn wake(&mut self) {
-        *self = Rest::default();
-    }
 }
 
 fn doubled(first: Duration, times: u32) -> Duration {
@@ -114,6 +174,26 @@ mod tests {
         for times in [0, 31, 32, u32::MAX] {
             assert!(doubled(Duration::from_secs(10), times) >= Duration::from_secs(10));
         }
+    }
+
+    #[test]
+    fn k11_the_rests_of_tenants_are_bounded_and_apart() {
+        let now = Instant::now();
+        let mut rests = Rests::default();
+        let limited = Outcome::of(Kind::RateLimited);
+        for tenant in 0..TENANTS + 10 {
+            let hint = Duration::from_secs(1 + tenant as u64);
+            let told = limited.retry_after(Some(hint));
+            rests.record(Some(&tenant.to_string()), told, PACE, now);
+        }
+        assert!(rests.tenants.len() <= TENANTS);
+        let last = (TENANTS + 9).to_string();
+        assert!(matches!(rests.at(Some(&last), now), Rested::No(_)));
+        assert_eq!(rests.at(Some("another"), now), Rested::Yes);
+        assert_eq!(rests.at(None, now), Rested::Yes);
+        let later = now + Duration::from_secs(2 * TENANTS as u64);
+        rests.record(Some(&last), Outcome::of(Kind::Success), PACE, later);
+        assert!(!rests.tenants.contains_key(last.as_str()));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 use llm_call::{Call, Capability, Facts, InvalidTarget, Lease, Outcome, Target};
 use tokio::time::Instant;
 
-use crate::rest::{Pace, Rest, Rested};
+use crate::rest::{Pace, Rested, Rests};
 
 /// The targets of a [`FailoverLayer`](crate::FailoverLayer): a handle that the user makes, keeps
 /// and passes in.
@@ -34,12 +34,19 @@ use crate::rest::{Pace, Rest, Rested};
 pub struct Targets(Arc<Shared>);
 
 struct Shared {
-    entries: Vec<Entry>,
-    weighted: bool,
-    pace: Pace,
+    settings: Settings,
     state: Mutex<Vec<Live>>,
 }
 
+#[derive(Clone)]
+struct Settings {
+    entries: Vec<Entry>,
+    weighted: bool,
+    pace: Pace,
+    per_tenant: bool,
+}
+
+#[derive(Clone)]
 struct Entry {
     base: Target,
     weight: u32,
@@ -47,9 +54,9 @@ struct Entry {
     ready: Option<[Target; Capability::ALL.len() + 1]>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Live {
-    rest: Rest,
+    rests: Rests,
     drained: bool,
 }
 
@@ -102,6 +109,8 @@ pub struct TargetState {
     pub target: Target,
     /// How much longer it rests; `None` when it does not.
     pub rests: Option<Duration>,
+    /// How many tenants it rests for, where rests are kept apart by tenant.
+    pub resting_tenants: usize,
     /// Whether it was taken out by [`Targets::drain`].
     pub drained: bool,
 }
@@ -165,8 +174,7 @@ impl Targets {
         if entries.iter().all(|entry| entry.weight == 0) {
             return Err(InvalidTargets::NoWeight);
         }
-        let state = Mutex::new(vec![Live::default(); entries.len()]);
-        Ok(Targets(Arc::new(Shared {
+        Ok(Targets::of(Settings {
             entries,
             weighted,
             pace: Pace {
@@ -174,46 +182,92 @@ impl Targets {
                 longest: Duration::from_secs(60),
                 quota: Duration::from_secs(600),
             },
-            state,
-        })))
+            per_tenant: false,
+        }))
+    }
+
+    fn of(settings: Settings) -> Targets {
+        let state = Mutex::new(vec![Live::default(); settings.entries.len()]);
+        Targets(Arc::new(Shared { settings, state }))
+    }
+
+    /// How long a rate-limited target rests that gave no hint: `first`, doubling with each further
+    /// such answer to `longest`. Default: 10 s to 60 s.
+    ///
+    /// As every setter: the result is a set of its own, in which nobody rests yet.
+    #[must_use]
+    pub fn rest(self, first: Duration, longest: Duration) -> Targets {
+        let mut settings = self.0.settings.clone();
+        settings.pace.first = first;
+        settings.pace.longest = longest;
+        Targets::of(settings)
+    }
+
+    /// How long a target rests whose quota is spent and that gave no hint. Default: 10 min.
+    #[must_use]
+    pub fn quota_rest(self, rest: Duration) -> Targets {
+        let mut settings = self.0.settings.clone();
+        settings.pace.quota = rest;
+        Targets::of(settings)
+    }
+
+    /// Keeps the rests of each [tenant](Call::tenant) apart. To be used where callers bring keys of
+    /// their own: one caller's rate limit or spent quota is then not everybody's. Calls without a
+    /// tenant share one rest. The 10,000 tenants that rest longest are remembered for each target.
+    #[must_use]
+    pub fn rests_per_tenant(self) -> Targets {
+        let mut settings = self.0.settings.clone();
+        settings.per_tenant = true;
+        Targets::of(settings)
     }
 
     /// How many there are.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
-        self.0.entries.len()
+        self.0.settings.entries.len()
     }
 
     /// What each target is doing now.
     pub fn snapshot(&self) -> Vec<TargetState> {
         let now = Instant::now();
         let state = self.state();
-        let pairs = self.0.entries.iter().zip(state.iter());
+        let pairs = self.0.settings.entries.iter().zip(state.iter());
         pairs
             .map(|(entry, live)| TargetState {
                 target: entry.base.clone(),
-                rests: match live.rest.at(now) {
+                rests: match live.rests.at(None, now) {
                     Rested::Yes => None,
                     Rested::IfNeeded(until) | Rested::No(until) => Some(until - now),
                 },
+                resting_tenants: live.rests.resting(now),
                 drained: live.drained,
             })
             .collect()
     }
 
-    /// Takes a target out (`true`) or back in (`false`) by hand. Calls under way go on. Returns
-    /// whether the target is one of these.
-    pub fn drain(&self, target: &Target, drained: bool) -> bool {
-        self.change(target, |live| live.drained = drained)
+    /// Takes a target out by hand. Calls under way go on. Returns whether the target is one of
+    /// these.
+    pub fn drain(&self, target: &Target) -> bool {
+        self.change(target, |live| live.drained = true)
+    }
+
+    /// Takes a drained target back in. Returns whether the target is one of these.
+    pub fn restore(&self, target: &Target) -> bool {
+        self.change(target, |live| live.drained = false)
     }
 
     /// Ends a target's rest by hand. Returns whether the target is one of these.
     pub fn wake(&self, target: &Target) -> bool {
-        self.change(target, |live| live.rest.wake())
+        self.change(target, |live| live.rests = Rests::default())
     }
 
     fn change(&self, target: &Target, change: impl FnOnce(&mut Live)) -> bool {
-        let index = self.0.entries.iter().position(|e| e.base == *target);
+        let index = self
+            .0
+            .settings
+            .entries
+            .iter()
+            .position(|e| e.base == *target);
         let mut state = self.state();
         match index.and_then(|index| state.get_mut(index)) {
             Some(live) => {
@@ -225,10 +279,17 @@ impl Targets {
     }
 
     /// The outcome of an attempt at the target with this index.
-    pub(crate) fn record(&self, index: usize, outcome: Outcome, now: Instant) {
+    pub(crate) fn record(&self, index: usize, call: &Call, outcome: Outcome, now: Instant) {
+        let tenant = self.tenant(call);
         if let Some(live) = self.state().get_mut(index) {
-            live.rest.record(outcome, self.0.pace, now);
+            live.rests
+                .record(tenant, outcome, self.0.settings.pace, now);
         }
+    }
+
+    /// Whose rests count for a call.
+    fn tenant<'a>(&self, call: &'a Call) -> Option<&'a str> {
+        call.tenant().filter(|_| self.0.settings.per_tenant)
     }
 
     /// An order for one call.
@@ -237,7 +298,7 @@ impl Targets {
             left: u64::MAX >> (64 - self.len()),
             first: 0,
         };
-        if self.0.weighted {
+        if self.0.settings.weighted {
             order.first = self.draw(order.left, fastrand::u64(..));
         }
         order
@@ -245,7 +306,7 @@ impl Targets {
 
     /// One of the targets in `left`, by weight; those without weight come last, in order.
     fn draw(&self, left: u64, random: u64) -> usize {
-        let weight = |index: usize| u64::from(self.0.entries[index].weight);
+        let weight = |index: usize| u64::from(self.0.settings.entries[index].weight);
         let total: u64 = bits(left).map(weight).sum();
         if total == 0 {
             return left.trailing_zeros() as usize;
@@ -265,6 +326,7 @@ impl Targets {
     /// The next target for a call, leased; and how many others are left behind it.
     pub(crate) fn next(&self, order: &mut Order, call: &Call, now: Instant) -> Next {
         let facts = call.facts();
+        let tenant = self.tenant(call);
         let mut soonest: Option<Instant> = None;
         let mut usable = 0u64;
         let mut needed = 0u64;
@@ -275,7 +337,7 @@ impl Targets {
                 if live.drained {
                     continue;
                 }
-                match live.rest.at(now) {
+                match live.rests.at(tenant, now) {
                     Rested::Yes => usable |= 1 << index,
                     Rested::IfNeeded(until) => {
                         needed |= 1 << index;
@@ -291,15 +353,17 @@ impl Targets {
             let index = self.pick(order, pool);
             pool &= !(1 << index);
             order.left &= !(1 << index);
-            let target = match self.resolve(index, facts) {
-                Ok(target) => target,
-                Err(error) => return Next::Invalid(error),
+            // A model that cannot be named rules this target out, and not those with their own.
+            let Ok(target) = self.resolve(index, facts) else {
+                continue;
             };
             if let Some(lease) = call.lease(&target) {
+                // Targets that rest by a guess are left too: they are asked when the others failed.
+                let others = (usable | needed) & order.left;
                 return Next::Target {
                     index,
                     lease,
-                    others: pool.count_ones(),
+                    others: others.count_ones(),
                 };
             }
         }
@@ -307,7 +371,7 @@ impl Targets {
     }
 
     fn pick(&self, order: &mut Order, pool: u64) -> usize {
-        if !self.0.weighted {
+        if !self.0.settings.weighted {
             return pool.trailing_zeros() as usize;
         }
         if pool & (1 << order.first) != 0 {
@@ -318,7 +382,7 @@ impl Targets {
 
     /// The target with what the request says filled in.
     fn resolve(&self, index: usize, facts: Option<&Facts>) -> Result<Target, InvalidTarget> {
-        let entry = &self.0.entries[index];
+        let entry = &self.0.settings.entries[index];
         let capability = facts.and_then(|facts| facts.capability);
         if let Some(ready) = &entry.ready {
             let slot = capability
@@ -361,7 +425,6 @@ pub(crate) enum Next {
         /// When the first resting target comes back.
         soonest: Option<Instant>,
     },
-    Invalid(InvalidTarget),
 }
 
 fn bits(mut set: u64) -> impl Iterator<Item = usize> {

@@ -335,18 +335,107 @@ async fn a_rest_without_a_hint_doubles_and_is_a_guess() {
         service.clone().oneshot(request(None)).await.unwrap();
     }
     assert_eq!(targets.snapshot()[0].rests, Some(seconds(10)));
-    // When no other target is left, a guess is broken...
-    world.set("b:m", &[Say::Status(429)]);
+    // When the other target fails, the guess is broken in the same call.
+    world.set("b:m", &[Say::Status(503)]);
     world.set("a:m", &[Say::Answer]);
-    service
-        .clone()
-        .oneshot(request(None))
+    world.log.lock().unwrap().clear();
+    let answer = service.clone().oneshot(request(Some(25))).await.unwrap();
+    assert!(answer.outcome().is_success());
+    assert_eq!(
+        *world.log.lock().unwrap(),
+        [("b:m".into(), 1, 1), ("a:m".into(), 2, 0)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_tenants_limit_is_not_everybodys() {
+    let targets = ab().rests_per_tenant();
+    let world = World::new([
+        ("a:m", &[Say::Later(30), Say::Answer]),
+        ("b:m", &[Say::Answer]),
+    ]);
+    let service = world.service(&targets);
+    let by = |tenant: &'static str| {
+        let mut request = Request::post("/v1/chat/completions").body(()).unwrap();
+        let call = Call::open(CallSettings::new().tenant(tenant));
+        request.extensions_mut().insert(call);
+        request
+    };
+    for (tenant, expected) in [("x", "b:m"), ("x", "b:m"), ("y", "a:m"), ("x", "b:m")] {
+        let answer = service.clone().oneshot(by(tenant)).await.unwrap();
+        assert_eq!(answer.body().state().target().unwrap().as_str(), expected);
+    }
+    assert_eq!(targets.snapshot()[0].resting_tenants, 1);
+    assert_eq!(targets.snapshot()[0].rests, None);
+    assert!(targets.wake(&"a:m".parse().unwrap()));
+    let answer = service.clone().oneshot(by("x")).await.unwrap();
+    assert_eq!(answer.body().state().target().unwrap().as_str(), "a:m");
+}
+
+#[tokio::test(start_paused = true)]
+async fn f03_a_call_out_of_means_passes_on_what_came_before() {
+    // Another layer of the call uses up its attempts meanwhile.
+    let world = World::new([("a:m", &[Say::Status(503)]), ("b:m", &[Say::Answer])]);
+    let call = Call::open(CallSettings::new().max_attempts(2));
+    let spend = {
+        let call = call.clone();
+        let client = world.client();
+        service_fn(move |request: Request<()>| {
+            let (call, client) = (call.clone(), client.clone());
+            async move {
+                let answer = client.oneshot(request).await;
+                let mut other = Request::get("/v1/models").body(()).unwrap();
+                other.extensions_mut().insert(call);
+                let models = service_fn(|_: Request<()>| async {
+                    Ok::<_, BoxError>(Response::new(Full::<Bytes>::from("{}")))
+                });
+                let peek = PeekLayer::new();
+                let _ = tower::Layer::layer(&peek, models).oneshot(other).await;
+                answer
+            }
+        })
+    };
+    let service = ServiceBuilder::new()
+        .layer(FailoverLayer::new(ab()))
+        .layer(PeekLayer::new())
+        .service(spend);
+    let mut request = Request::post("/v1/chat/completions").body(()).unwrap();
+    request.extensions_mut().insert(call.clone());
+    let answer = service.oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), 503);
+    assert_eq!(call.sent(), 2);
+    // Out of attempts before the first: said so.
+    let mut request = Request::post("/v1/chat/completions").body(()).unwrap();
+    request.extensions_mut().insert(call);
+    let error = world
+        .service(&ab())
+        .oneshot(request)
         .await
         .map(drop)
-        .unwrap();
-    world.log.lock().unwrap().clear();
-    let answer = service.clone().oneshot(request(None)).await.unwrap();
-    assert!(answer.outcome().is_success());
+        .unwrap_err();
+    assert_eq!(kind(&error), Kind::Refused(Refusal::AttemptsSpent));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_matrix_of_a_call_is_heard() {
+    // A share that is used up ends the call, by this caller's wish.
+    let share = Kind::TimedOut(Phase::Share);
+    let stay = llm_call::Verdict {
+        fail_over: false,
+        ..llm_call::Matrix::default()[share]
+    };
+    let matrix = llm_call::Matrix::default().set(share, stay);
+    let settings = CallSettings::new().timeout(seconds(20)).matrix(matrix);
+    let mut request = Request::post("/v1/chat/completions").body(()).unwrap();
+    request.extensions_mut().insert(Call::open(settings));
+    let world = World::new([("a:m", &[Say::Hang]), ("b:m", &[Say::Answer])]);
+    let error = world
+        .service(&ab())
+        .oneshot(request)
+        .await
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(kind(&error), share);
     assert_eq!(world.sent(), ["a:m"]);
 }
 
@@ -380,12 +469,12 @@ async fn a_drained_target_is_left_out() {
     let world = World::new([("a:m", &[Say::Answer]), ("b:m", &[Say::Answer])]);
     let service = world.service(&targets);
     let a = "a:m".parse().unwrap();
-    assert!(targets.drain(&a, true));
+    assert!(targets.drain(&a));
     service.clone().oneshot(request(None)).await.unwrap();
-    assert!(targets.drain(&a, false));
+    assert!(targets.restore(&a));
     service.clone().oneshot(request(None)).await.unwrap();
     assert_eq!(world.sent(), ["b:m", "a:m"]);
-    assert!(!targets.drain(&"c".parse().unwrap(), true));
+    assert!(!targets.drain(&"c".parse().unwrap()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -88,6 +88,11 @@ pub(crate) struct Settings<C> {
 ///
 /// Errors of the client are classified and wrapped; the original is the
 /// [`source`](std::error::Error::source).
+///
+/// # Panics
+///
+/// The body of an error answer, and a commit window, are waited for with tokio's timer, which
+/// panics outside of a tokio runtime with time.
 #[derive(Clone, Debug)]
 pub struct PeekLayer<C = Standard> {
     settings: Settings<C>,
