@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use llm_call::{Answer, BoxError, Cause, Ending, Error, Kind, Outcome, Phase, State};
+use llm_call::{Answer, BoxError, Cause, Ending, Error, Phase, State};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
@@ -86,7 +86,7 @@ impl<B: Answer> TimeoutBody<B> {
         let this = self.as_mut().project();
         let state = this.inner.as_ref().get_ref().state();
         let whole = is_whole(state);
-        let error = Error::from(Outcome::of(Kind::TimedOut(phase)).committed())
+        let error = Error::from(this.copies.outcome(phase).committed())
             .with_target(state.target().cloned());
         if !whole && state.ending().is_none() {
             this.copies.timed_out(phase);

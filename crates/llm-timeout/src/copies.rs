@@ -1,4 +1,4 @@
-use llm_call::{Call, Cause, Kind, Phase, Target};
+use llm_call::{Call, Cause, Kind, Outcome, Phase, Target};
 use tokio::time::Instant;
 
 /// The copies of a request that a limit ends, and the call to tell.
@@ -25,6 +25,15 @@ impl Copies {
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.call.as_ref().and_then(Call::deadline)
+    }
+
+    /// What a limit that passed is worth to the call.
+    pub(crate) fn outcome(&self, phase: Phase) -> Outcome {
+        let kind = Kind::TimedOut(phase);
+        match &self.call {
+            Some(call) => call.outcome(kind),
+            None => Outcome::of(kind),
+        }
     }
 
     /// Writes down why they are about to be dropped.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use http::Response;
-use llm_call::{Answer, BoxError, Error, Kind, Phase, Target};
+use llm_call::{Answer, BoxError, Error, Phase, Target};
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep};
 
@@ -101,7 +101,7 @@ where
                 Poll::Pending => {
                     let phase = ready!(poll_due(sleep, clock, copies, cx));
                     copies.timed_out(phase);
-                    Error::new(Kind::TimedOut(phase)).with_target(target.take())
+                    Error::from(copies.outcome(phase)).with_target(target.take())
                 }
             },
             StageProj::Done => polled_after_ready(),

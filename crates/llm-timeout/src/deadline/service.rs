@@ -1,7 +1,7 @@
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use llm_call::{Answer, BoxError, Call, Error, Kind};
+use llm_call::{Answer, BoxError, Call};
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -48,7 +48,7 @@ where
         let clock = RequestClock::deadline(started, streamed);
         if let Some(phase) = clock.spent(copies.deadline()) {
             copies.not_sent(None, phase);
-            return ResponseFuture::refused(Error::new(Kind::TimedOut(phase)));
+            return ResponseFuture::refused(copies.outcome(phase).into());
         }
         ResponseFuture::new(self.inner.call(request), clock, copies, None)
     }

@@ -4,7 +4,7 @@ use std::{
 };
 
 use http::{Request, Response};
-use llm_call::{Answer, Attempt, BoxError, Call, Error, Kind};
+use llm_call::{Answer, Attempt, BoxError, Call, Error};
 use tokio::time::Instant;
 use tower_service::Service;
 
@@ -51,7 +51,7 @@ where
         let copies = Copies::one(call, n);
         if let Some(phase) = clock.spent(copies.deadline()) {
             copies.not_sent(target.as_ref(), phase);
-            let error = Error::new(Kind::TimedOut(phase)).with_target(target);
+            let error = Error::from(copies.outcome(phase)).with_target(target);
             return ResponseFuture::refused(error);
         }
         ResponseFuture::new(self.inner.call(request), clock, copies, target)
