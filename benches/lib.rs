@@ -7,7 +7,8 @@
     reason = "a bench that cannot go on has nothing better to do than to say why"
 )]
 
-pub mod report;
+pub mod row;
+pub mod table;
 
 use std::{
     cell::RefCell,
@@ -26,7 +27,7 @@ use llm_call::{Attempt, BoxError, Call, CallSettings, Capability, Dialect, Facts
 use tower::ServiceExt;
 use tower_service::Service;
 
-/// Content events of a streamed answer; a role, a finish and an end marker come with them.
+/// The events of a streamed answer: its role, its words, its finish and its end marker.
 pub const EVENTS: usize = 100;
 
 /// The model that is asked for.
@@ -96,7 +97,8 @@ fn frames(form: Form) -> Arc<[Bytes]> {
     FRAMES[form as usize].clone()
 }
 
-const JSON: &str = r#"{"id":"chatcmpl-9x8y7z","object":"chat.completion","created":1760000000,"model":"gpt-4.1-mini-2025-04-14","choices":[{"index":0,"message":{"role":"assistant","content":"Two vowels and a consonant: that is how the shortest greeting of all is written, and it is said by everybody.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":13,"completion_tokens":26,"total_tokens":39,"prompt_tokens_details":{"cached_tokens":0}},"service_tier":"default","system_fingerprint":"fp_38343a2f8f"}"#;
+/// An answer in one piece.
+pub const JSON: &str = r#"{"id":"chatcmpl-9x8y7z","object":"chat.completion","created":1760000000,"model":"gpt-4.1-mini-2025-04-14","choices":[{"index":0,"message":{"role":"assistant","content":"Two vowels and a consonant: that is how the shortest greeting of all is written, and it is said by everybody.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":13,"completion_tokens":26,"total_tokens":39,"prompt_tokens_details":{"cached_tokens":0}},"service_tier":"default","system_fingerprint":"fp_38343a2f8f"}"#;
 
 fn events() -> Arc<[Bytes]> {
     let chunk = |delta: &str, finish: &str| {
@@ -108,7 +110,7 @@ fn events() -> Arc<[Bytes]> {
     let word = chunk(r#"{"content":" another word"}"#, "null");
     let finish = chunk("{}", "\"stop\"");
     let texts = std::iter::once(role)
-        .chain(std::iter::repeat_n(word, EVENTS))
+        .chain(std::iter::repeat_n(word, EVENTS - 3))
         .chain([finish, "data: [DONE]\n\n".to_owned()]);
     // One piece of memory, as when it is read from a socket.
     let mut buffer = BytesMut::new();

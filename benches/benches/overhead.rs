@@ -10,15 +10,15 @@
     reason = "a bench that cannot go on has nothing better to do than to say why"
 )]
 
-use std::{future, path::Path, time::Duration};
+use std::{future, time::Duration};
 
 use benches::{
-    EVENTS, Form, PRIMARY, SECOND, Upstream, answer, identified, read,
-    report::{self, Line, Medians},
-    request,
+    EVENTS, Form, JSON, PRIMARY, SECOND, Upstream, answer, identified, read, request,
+    row::Row,
+    table::{Line, Table},
 };
 use bytes::Bytes;
-use criterion::{BatchSize, BenchmarkGroup, Criterion, measurement::WallTime};
+use criterion::Criterion;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Full;
@@ -26,6 +26,7 @@ use llm_call::{BoxError, Call, CallSettings, IdentifyLayer, PeekLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
+use serde::de::IgnoredAny;
 use tower::{Service, ServiceBuilder, retry, timeout};
 use tower_http::timeout::ResponseBodyTimeoutLayer;
 use tower_resilience_fallback::FallbackLayer;
@@ -45,35 +46,28 @@ enum Made {
 }
 
 /// The rows of one form of answer.
-struct Rows<'a> {
-    group: BenchmarkGroup<'a, WallTime>,
+struct Calls {
     form: Form,
+    rows: Vec<Row>,
 }
 
-impl Rows<'_> {
-    fn row<S, B>(&mut self, name: &str, made: Made, mut service: S)
+impl Calls {
+    fn row<S, B>(&mut self, name: &'static str, made: Made, mut service: S)
     where
-        S: Service<Req, Response = Response<B>>,
+        S: Service<Req, Response = Response<B>> + 'static,
         S::Error: Into<BoxError>,
         B: Body,
         B::Error: Into<BoxError>,
     {
         let form = self.form;
-        self.group.bench_function(name, |bencher| {
-            bencher.iter_batched(
-                || {
-                    Upstream::prepare(form);
-                    make(made, form)
-                },
-                |request| read(answer(&mut service, request).into_body()),
-                BATCH,
-            );
-        });
+        let ready = move || {
+            Upstream::prepare(form);
+            make(made, form)
+        };
+        let call = move |request| read(answer(&mut service, request).into_body());
+        self.rows.push(Row::new(name, ready, call));
     }
 }
-
-/// Few enough to stay in the cache, enough not to measure the clock.
-const BATCH: BatchSize = BatchSize::NumIterations(64);
 
 fn make(made: Made, form: Form) -> Req {
     match made {
@@ -99,7 +93,7 @@ fn providers() -> ProviderLayer {
 }
 
 /// What is measured for answers in one piece and for streams alike.
-fn ours(rows: &mut Rows<'_>) {
+fn ours(rows: &mut Calls) {
     use Made::{Bare, Identified};
 
     let peek = || ServiceBuilder::new().layer(PeekLayer::new());
@@ -148,18 +142,19 @@ fn ours(rows: &mut Rows<'_>) {
     rows.row("the whole stack", Bare, stack);
 }
 
-fn whole(criterion: &mut Criterion) {
-    let mut rows = Rows {
-        group: criterion.benchmark_group("answer"),
+fn whole() -> Vec<Row> {
+    let mut rows = Calls {
         form: Form::Whole,
+        rows: Vec::new(),
     };
     ours(&mut rows);
     peers(&mut rows);
-    rows.group.finish();
+    rows.rows.extend(parts());
+    rows.rows
 }
 
 /// The nearest layers of others.
-fn peers(rows: &mut Rows<'_>) {
+fn peers(rows: &mut Calls) {
     let tower = ServiceBuilder::new().layer(timeout::TimeoutLayer::new(LIMIT));
     rows.row("tower Timeout", Made::Bare, tower.service(Upstream));
     let resilience = TimeLimiterLayer::builder()
@@ -198,10 +193,10 @@ impl<B> retry::Policy<Req, Response<B>, BoxError> for OnError {
     }
 }
 
-fn streamed(criterion: &mut Criterion) {
-    let mut rows = Rows {
-        group: criterion.benchmark_group("stream"),
+fn streamed() -> Vec<Row> {
+    let mut rows = Calls {
         form: Form::Streamed,
+        rows: Vec::new(),
     };
     ours(&mut rows);
     let tower_http = ServiceBuilder::new().layer(ResponseBodyTimeoutLayer::new(LIMIT));
@@ -210,27 +205,30 @@ fn streamed(criterion: &mut Criterion) {
         Made::Bare,
         tower_http.service(Upstream),
     );
-    rows.group.finish();
+    rows.rows
 }
 
 /// What the layers cannot do without.
-fn parts(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("part");
-    for (name, made) in [
-        ("a clone of the request", Made::Bare),
-        ("a clone of the request, in a call", Made::Identified),
-    ] {
-        let request = make(made, Form::Whole);
-        group.bench_function(name, |bencher| {
-            bencher.iter(|| drop(std::hint::black_box(request.clone())));
-        });
-    }
-    group.bench_function("a call, opened and dropped", |bencher| {
-        bencher.iter(|| drop(std::hint::black_box(Call::open(CallSettings::new()))));
-    });
-    group.finish();
+fn parts() -> [Row; 4] {
+    let (bare, identified) = (request(Form::Whole), identified(Form::Whole));
+    [
+        Row::new("clone of the request", || (), move |()| bare.clone()),
+        Row::new(
+            "clone of the request, in a call",
+            || (),
+            move |()| identified.clone(),
+        ),
+        // Peek reads all of a JSON answer before it lets it through; this is what reading costs.
+        Row::new(
+            "JSON, checked by serde_json",
+            || (),
+            |()| serde_json::from_str::<IgnoredAny>(JSON).unwrap(),
+        ),
+        Row::new("Call, opened", || (), |()| Call::open(CallSettings::new())),
+    ]
 }
 
+#[expect(clippy::print_stdout, reason = "the report of a bench")]
 fn main() {
     // Their timers want a runtime to be there; none of them has to fire.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -238,129 +236,65 @@ fn main() {
         .build()
         .unwrap();
     let _entered = runtime.enter();
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("overhead");
-    report::forget(&directory).unwrap();
-    let mut criterion = Criterion::default()
-        .output_directory(&directory)
-        .without_plots()
-        .warm_up_time(Duration::from_secs(1))
-        .measurement_time(Duration::from_secs(3))
-        .configure_from_args();
-    whole(&mut criterion);
-    streamed(&mut criterion);
-    parts(&mut criterion);
-    criterion.final_summary();
-    print(&Medians::read(&directory).unwrap());
-}
-
-#[expect(clippy::print_stdout, reason = "the report of a bench")]
-fn print(medians: &Medians) {
-    for (title, lines) in [
-        ("An answer in one piece, ns a call", ANSWER),
-        ("A stream, ns an event", STREAM),
-        ("Parts, ns", PARTS),
-    ] {
-        let table = medians.table(lines).to_string();
-        if !table.is_empty() {
-            println!("{title}\n\n{table}");
+    let (mut whole, mut streamed) = (whole(), streamed());
+    if std::env::args().skip(1).any(|arg| arg == "--table") {
+        println!("An answer in one piece, ns a call\n");
+        println!("{}", Table::measure(&mut whole, ANSWER, 1));
+        println!("A stream, ns an event\n");
+        println!("{}", Table::measure(&mut streamed, STREAM, EVENTS));
+        return;
+    }
+    let mut criterion = Criterion::default().without_plots().configure_from_args();
+    for (name, rows) in [("answer", &mut whole), ("stream", &mut streamed)] {
+        let mut group = criterion.benchmark_group(name);
+        for row in rows {
+            group.bench_function(row.name(), |bencher| {
+                bencher.iter_custom(|iterations| row.run(iterations));
+            });
         }
+        group.finish();
     }
-}
-
-const fn line(row: &'static str, less: &'static [&'static str]) -> Line {
-    Line {
-        row,
-        less,
-        times: 1,
-        peer: None,
-    }
-}
-
-const fn against(mut line: Line, peer: &'static str) -> Line {
-    line.peer = Some(peer);
-    line
-}
-
-const fn per_event(mut line: Line) -> Line {
-    line.times = EVENTS + 3;
-    line
+    criterion.final_summary();
 }
 
 const ANSWER: &[Line] = &[
-    line("answer/no layer", &[]),
-    line("answer/no layer, in a call", &[]),
-    line("answer/Peek", &["answer/no layer"]),
-    line("answer/Peek, in a call", &["answer/no layer, in a call"]),
-    line("answer/tower Timeout", &["answer/no layer"]),
-    line("answer/tower-resilience TimeLimiter", &["answer/no layer"]),
-    against(
-        line("answer/Timeout > Peek", &["answer/Peek, in a call"]),
-        "answer/tower Timeout",
+    Line::new("no layer", &[]),
+    Line::new("no layer, in a call", &[]),
+    Line::new("clone of the request", &[]),
+    Line::new("clone of the request, in a call", &[]),
+    Line::new("Call, opened", &[]),
+    Line::new("JSON, checked by serde_json", &[]),
+    Line::new("Peek", &["no layer"]),
+    Line::new("Peek, in a call", &["no layer, in a call"]),
+    Line::new("tower Timeout", &["no layer"]),
+    Line::new("tower-resilience TimeLimiter", &["no layer"]),
+    Line::new("Timeout > Peek", &["Peek, in a call"]).against("tower Timeout"),
+    Line::new("Deadline > Peek", &["Peek, in a call"]).against("tower Timeout"),
+    Line::new("tower Retry", &["no layer", "clone of the request"]),
+    Line::new(
+        "tower-resilience Fallback",
+        &["no layer", "clone of the request"],
     ),
-    against(
-        line("answer/Deadline > Peek", &["answer/Peek, in a call"]),
-        "answer/tower Timeout",
-    ),
-    line(
-        "answer/tower Retry",
-        &["answer/no layer", "part/a clone of the request"],
-    ),
-    line(
-        "answer/tower-resilience Fallback",
-        &["answer/no layer", "part/a clone of the request"],
-    ),
-    against(
-        line(
-            "answer/Failover (2 targets) > Peek",
-            &[
-                "answer/Peek, in a call",
-                "part/a clone of the request, in a call",
-            ],
-        ),
-        "answer/tower-resilience Fallback",
-    ),
-    line(
-        "answer/Failover (1 target) > Peek",
-        &["answer/Peek, in a call"],
-    ),
-    line("answer/Identify > Peek", &["answer/Peek"]),
-    line("answer/the whole stack", &["answer/no layer"]),
+    Line::new(
+        "Failover (2 targets) > Peek",
+        &["Peek, in a call", "clone of the request, in a call"],
+    )
+    .against("tower-resilience Fallback"),
+    Line::new("Failover (1 target) > Peek", &["Peek, in a call"])
+        .against("tower-resilience Fallback"),
+    Line::new("Identify > Peek", &["Peek"]),
+    Line::new("the whole stack", &["no layer"]),
 ];
 
 const STREAM: &[Line] = &[
-    per_event(line("stream/no layer", &[])),
-    per_event(line("stream/no layer, in a call", &[])),
-    per_event(line("stream/Peek", &["stream/no layer"])),
-    per_event(line(
-        "stream/Peek, in a call",
-        &["stream/no layer, in a call"],
-    )),
-    per_event(line(
-        "stream/tower-http ResponseBodyTimeout",
-        &["stream/no layer"],
-    )),
-    against(
-        per_event(line("stream/Timeout > Peek", &["stream/Peek, in a call"])),
-        "stream/tower-http ResponseBodyTimeout",
-    ),
-    against(
-        per_event(line("stream/Deadline > Peek", &["stream/Peek, in a call"])),
-        "stream/tower-http ResponseBodyTimeout",
-    ),
-    per_event(line(
-        "stream/Failover (1 target) > Peek",
-        &["stream/Peek, in a call"],
-    )),
-    per_event(line(
-        "stream/Failover (2 targets) > Peek",
-        &["stream/Peek, in a call"],
-    )),
-    per_event(line("stream/Identify > Peek", &["stream/Peek"])),
-    per_event(line("stream/the whole stack", &["stream/no layer"])),
-];
-
-const PARTS: &[Line] = &[
-    line("part/a clone of the request", &[]),
-    line("part/a clone of the request, in a call", &[]),
-    line("part/a call, opened and dropped", &[]),
+    Line::new("no layer", &[]),
+    Line::new("Peek", &["no layer"]),
+    Line::new("Peek, in a call", &["no layer, in a call"]),
+    Line::new("tower-http ResponseBodyTimeout", &["no layer"]),
+    Line::new("Timeout > Peek", &["Peek, in a call"]).against("tower-http ResponseBodyTimeout"),
+    Line::new("Deadline > Peek", &["Peek, in a call"]).against("tower-http ResponseBodyTimeout"),
+    Line::new("Failover (1 target) > Peek", &["Peek, in a call"]),
+    Line::new("Failover (2 targets) > Peek", &["Peek, in a call"]),
+    Line::new("Identify > Peek", &["Peek"]),
+    Line::new("the whole stack", &["no layer"]),
 ];
