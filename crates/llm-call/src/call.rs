@@ -357,6 +357,10 @@ impl Call {
         }
         core.sent += 1;
         entry.sent = true;
+        // Most calls are one attempt, and a stream holds its ledger for long.
+        if core.ledger.entries.is_empty() {
+            core.ledger.entries.reserve_exact(1);
+        }
         core.ledger.entries.push(entry);
         let index = core.ledger.entries.len() - 1;
         drop(core);

@@ -74,31 +74,32 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut stage = self.project().stage;
-        loop {
-            let next = match stage.as_mut().project() {
-                StageProj::Refused { error } => {
-                    return Poll::Ready(Err(take(error).into()));
+        let mut holding = match stage.as_mut().project() {
+            StageProj::Refused { error } => return Poll::Ready(Err(take(error).into())),
+            StageProj::Sending { future, sent } => {
+                let result = ready!(future.poll(cx)).map_err(Into::into);
+                let sent = take(sent);
+                match result {
+                    Ok(response) => Holding::new(response, sent),
+                    Err(error) => return Poll::Ready(Err(failed(error, sent))),
                 }
-                StageProj::Sending { future, sent } => {
-                    let result = ready!(future.poll(cx)).map_err(Into::into);
-                    let sent = take(sent);
-                    match result {
-                        Ok(response) => Stage::Holding {
-                            holding: Some(Holding::new(response, sent)),
-                        },
-                        Err(error) => return Poll::Ready(Err(failed(error, sent))),
-                    }
-                }
-                StageProj::Holding { holding } => {
-                    let Some(held) = holding else {
-                        polled_after_ready()
-                    };
-                    ready!(held.poll_commit(cx));
-                    return Poll::Ready(take(holding).into_result());
-                }
-            };
-            stage.set(next);
+            }
+            StageProj::Holding { holding } => {
+                let Some(held) = holding else {
+                    polled_after_ready()
+                };
+                ready!(held.poll_commit(cx));
+                return Poll::Ready(take(holding).into_result());
+            }
+        };
+        // The client's future goes first. What is decided at once is not worth storing.
+        stage.set(Stage::Holding { holding: None });
+        if holding.poll_commit(cx).is_ready() {
+            return Poll::Ready(holding.into_result());
         }
+        let holding = Some(holding);
+        stage.set(Stage::Holding { holding });
+        Poll::Pending
     }
 }
 

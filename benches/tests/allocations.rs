@@ -1,0 +1,209 @@
+//! Allocations on the happy path: what a layer takes from the heap for one call, and for one event
+//! of a stream.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{cell::Cell, time::Duration};
+
+use allocation_counter::measure;
+use benches::{EVENTS, Form, PRIMARY, SECOND, Upstream, answer, identified, read, request};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::Full;
+use llm_call::{BoxError, Call, CallSettings, IdentifyLayer, PeekLayer};
+use llm_failover::{FailoverLayer, Targets};
+use llm_provider::{Provider, ProviderLayer};
+use llm_timeout::{DeadlineLayer, TimeoutLayer};
+use tower::{Layer, Service, ServiceBuilder};
+
+type Req = Request<Full<Bytes>>;
+
+/// Allocations of one call, its answer read to the end. The request and the answer are made before.
+fn of_call<S, B>(service: S, make: fn(Form) -> Req, form: Form) -> u64
+where
+    S: Service<Req, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    let mut service = service;
+    let call = |service: &mut S| {
+        Upstream::prepare(form);
+        let request = Cell::new(Some(make(form)));
+        let taken = measure(|| {
+            read(answer(service, request.take().unwrap()).into_body());
+        });
+        // Everything is given back.
+        assert!(taken.count_current <= 0, "{taken:?}");
+        taken.count_total
+    };
+    // The first call may fill what later ones use.
+    call(&mut service);
+    call(&mut service)
+}
+
+/// Allocations that a layer adds to a service below it.
+fn added<L, S, B, C>(layer: L, below: S, make: fn(Form) -> Req, form: Form) -> u64
+where
+    L: Layer<S>,
+    L::Service: Service<Req, Response = Response<B>>,
+    <L::Service as Service<Req>>::Error: Into<BoxError>,
+    B: Body,
+    B::Error: Into<BoxError>,
+    S: Service<Req, Response = Response<C>> + Clone,
+    S::Error: Into<BoxError>,
+    C: Body,
+    C::Error: Into<BoxError>,
+{
+    let all = of_call(layer.layer(below.clone()), make, form);
+    all - of_call(below, make, form)
+}
+
+/// Allocations of the events of a stream after its first token, read through `service`.
+fn of_events<S, B>(mut service: S, make: fn(Form) -> Req) -> u64
+where
+    S: Service<Req, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    Upstream::prepare(Form::Streamed);
+    let body = answer(&mut service, make(Form::Streamed)).into_body();
+    let mut count = 0;
+    let taken = measure(|| count = read(body));
+    assert_eq!(count, EVENTS);
+    taken.count_total
+}
+
+/// Bytes that an answer holds once its first token has come, its body included.
+fn held<S, B>(mut service: S, make: fn(Form) -> Req) -> i64
+where
+    S: Service<Req, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    let mut commit = || {
+        Upstream::prepare(Form::Streamed);
+        let request = make(Form::Streamed);
+        Box::pin(answer(&mut service, request).into_body())
+    };
+    // The first call may fill what later ones use.
+    drop(commit());
+    println!("body {}", size_of_val(&*commit()));
+    let mut body = None;
+    let taken = measure(|| body = Some(commit()));
+    println!("{taken:?}");
+    drop(body);
+    taken.bytes_current
+}
+
+fn targets(count: usize) -> FailoverLayer {
+    FailoverLayer::new(Targets::ordered(&[PRIMARY, SECOND][..count]).unwrap())
+}
+
+fn peek() -> llm_call::Peek<Upstream> {
+    PeekLayer::new().layer(Upstream)
+}
+
+fn stack()
+-> impl Service<Req, Response = Response<impl Body<Data = Bytes, Error = BoxError>>, Error = BoxError>
++ Clone {
+    let provider = |base| {
+        Provider::new(base)
+            .unwrap()
+            .bearer("sk-of-the-provider")
+            .unwrap()
+    };
+    let providers = ProviderLayer::new()
+        .provider("primary", provider("https://primary.local/v1"))
+        .provider("second", provider("https://second.local/v1"));
+    ServiceBuilder::new()
+        .layer(IdentifyLayer::new())
+        .layer(DeadlineLayer::default())
+        .layer(targets(2))
+        .layer(TimeoutLayer::new())
+        .layer(providers)
+        .layer(PeekLayer::new())
+        .service(Upstream)
+}
+
+#[test]
+fn an_upstream_that_costs_nothing() {
+    for form in [Form::Whole, Form::Streamed] {
+        assert_eq!(of_call(Upstream, request, form), 0);
+        assert_eq!(of_call(Upstream, identified, form), 0);
+    }
+}
+
+#[test]
+fn peek_allocates_nothing() {
+    for form in [Form::Whole, Form::Streamed] {
+        assert_eq!(added(PeekLayer::new(), Upstream, request, form), 0);
+        // The first entry of the call's ledger.
+        assert_eq!(added(PeekLayer::new(), Upstream, identified, form), 1);
+    }
+}
+
+#[test]
+fn time_limits_allocate_nothing() {
+    for form in [Form::Whole, Form::Streamed] {
+        let layer = TimeoutLayer::new();
+        assert_eq!(added(layer, peek(), identified, form), 0);
+        let layer = DeadlineLayer::default();
+        assert_eq!(added(layer, peek(), identified, form), 0);
+    }
+}
+
+#[test]
+fn failover_clones_the_request_where_another_target_may_follow() {
+    let clone = {
+        let request = identified(Form::Whole);
+        measure(|| drop(request.clone())).count_total
+    };
+    for form in [Form::Whole, Form::Streamed] {
+        // The call's list of targets that are taken.
+        assert_eq!(added(targets(1), peek(), identified, form), 1);
+        assert_eq!(added(targets(2), peek(), identified, form), clone + 1);
+    }
+}
+
+#[test]
+fn a_call_and_its_ledger() {
+    let opened = measure(|| {
+        Call::open(CallSettings::new().timeout(Duration::from_secs(9)));
+    });
+    assert_eq!(opened.count_total, 1);
+    // Its targets and its ledger make three, as above. Whose it is was allocated by the caller.
+    let tenant: std::sync::Arc<str> = "acme".into();
+    let opened = measure(|| {
+        Call::open(CallSettings::new().tenant(tenant));
+    });
+    assert_eq!(opened.count_total, 1);
+}
+
+#[test]
+fn the_whole_stack() {
+    // Nearly all of it is reading the request, rewriting it, and cloning it once.
+    assert_eq!(of_call(stack(), request, Form::Whole), 39);
+    assert_eq!(of_call(stack(), request, Form::Streamed), 39);
+}
+
+#[test]
+fn events_after_the_first_token_allocate_nothing() {
+    assert_eq!(of_events(peek(), request), 0);
+    assert_eq!(of_events(TimeoutLayer::new().layer(peek()), identified), 0);
+    assert_eq!(of_events(stack(), request), 0);
+}
+
+#[test]
+fn an_open_stream_holds_less_than_a_kibibyte() {
+    assert!(held(peek(), request) <= 600);
+    println!("facts {} settings {} call.. usage {}", size_of::<llm_call::Facts>(), size_of::<CallSettings>(), size_of::<llm_call::Usage>());
+    held(TimeoutLayer::new().layer(peek()), identified);
+    held(DeadlineLayer::default().layer(peek()), identified);
+    held(targets(2).layer(peek()), identified);
+    held(IdentifyLayer::new().layer(peek()), request);
+    assert!(held(stack(), request) <= 1024);
+}
