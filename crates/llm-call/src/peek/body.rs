@@ -126,13 +126,14 @@ where
             watch,
         };
         self.state.streamed = true;
+        let broke = self.failing.take();
         if !self.held.is_empty() {
             let held = self.held.data();
             self.watch(&held, Some(headers));
         }
         if self.transport.is_none() {
             // The transport ended before it was known what it carried.
-            match self.failing.take() {
+            match broke {
                 Some(error) if self.state.ending.is_none() && !self.state.finished => {
                     self.end(Ending::Failed(error.outcome()));
                     self.failing = Some(error);
@@ -156,10 +157,15 @@ where
         let mut failure = None;
         let mut end = false;
         let scanned = scanner.feed(data, |event| {
+            // What follows an error, or the end, says nothing any more.
+            if end || failure.is_some() {
+                return;
+            }
             let sight = watch.event(&event, committed);
             // A stream in no dialect we know: each event is content, and EOF is its end.
-            let foreign = watch.dialect().is_none() && !sight.error && !event.data.is_empty();
-            if sight.token || (foreign && !sight.end) {
+            let foreign = watch.dialect().is_none()
+                && !(sight.error || sight.end || event.data.is_empty() || event.name == b"ping");
+            if sight.token || foreign {
                 state.tokens += 1;
                 if state.first_token.is_none() {
                     let now = Instant::now();
@@ -169,18 +175,21 @@ where
                     }
                 }
             }
-            if sight.error && failure.is_none() {
+            end = sight.end;
+            if state.finished {
+                return;
+            }
+            if sight.error {
                 let data = event.data;
                 failure = Some(classify.classify(&Seen::Event { headers, data }, wall_now()));
+            } else if let Some(Finish::Failed { kind, random }) = watch.finish() {
+                failure = Some(classify.classify(&Seen::Finish { kind, random }, wall_now()));
+            } else {
+                state.finished = is_whole(watch);
             }
-            end |= sight.end;
         });
         state.usage = watch.usage();
         let finish = watch.finish();
-        if let (Some(Finish::Failed { kind, random }), None) = (finish, failure) {
-            failure = Some(classify.classify(&Seen::Finish { kind, random }, wall_now()));
-        }
-        state.finished |= is_whole(watch);
         let foreign = watch.dialect().is_none();
         if scanned.is_err() {
             // An event larger than the scanner holds. The bytes flow on, unwatched.

@@ -242,16 +242,15 @@ where
     /// A stream: the first token came, or it failed, or it ended, or too much is held.
     fn is_stream_decided(&mut self) -> bool {
         let state = self.body.state();
-        if state.first_token().is_none() {
-            match state.ending() {
-                Some(Ending::Complete) => return self.commit(false),
-                Some(_) => {
-                    self.error = self.body.take_failing();
-                    // An error event is the provider's own answer.
-                    return self.error.is_some() || self.commit(false);
-                }
-                None => {}
+        match state.ending() {
+            Some(Ending::Complete) => return self.commit(false),
+            Some(_) => {
+                // Nothing was delivered yet, so a late failure is still an early one.
+                self.error = self.body.take_failing();
+                // An error event is the provider's own answer.
+                return self.error.is_some() || self.commit(false);
             }
+            None => {}
         }
         let settings = self.body.settings();
         let (decided, bound) = match settings.commit {
@@ -259,14 +258,7 @@ where
             Commit::FirstToken | Commit::Window(_) => {
                 (state.first_token().is_some(), settings.max_held)
             }
-            Commit::Whole => {
-                if matches!(state.ending(), Some(Ending::Failed(_))) {
-                    // Nothing was delivered yet, so a late failure is still an early one.
-                    self.error = self.body.take_failing();
-                    return self.error.is_some() || self.commit(false);
-                }
-                (state.ending().is_some(), settings.max_whole)
-            }
+            Commit::Whole => (false, settings.max_whole),
         };
         if decided {
             return self.commit(false);
