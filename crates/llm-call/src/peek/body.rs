@@ -146,6 +146,10 @@ where
     /// From here on the bytes are not watched.
     pub(super) fn watch_nothing(&mut self) {
         self.scan = Scan::Off;
+        // Whoever is told of the end does not come back for it.
+        if self.failing.is_none() && self.transport.as_ref().is_none_or(Body::is_end_stream) {
+            self.end_of_transport(None);
+        }
     }
 
     fn watch(&mut self, data: &[u8], headers: Option<&HeaderMap>) {
@@ -328,6 +332,16 @@ where
     }
 }
 
+/// The size of a body with so many bytes before it.
+pub(crate) fn longer(rest: &SizeHint, by: usize) -> SizeHint {
+    let mut hint = SizeHint::new();
+    hint.set_lower(rest.lower().saturating_add(by as u64));
+    if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(by as u64)) {
+        hint.set_upper(upper);
+    }
+    hint
+}
+
 /// Whether everything that makes an answer has come.
 fn is_whole(watch: &Watch) -> bool {
     match watch.finish() {
@@ -377,17 +391,13 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        let held = self.held.len() as u64;
-        let rest = match &self.transport {
-            Some(transport) => transport.size_hint(),
-            None => SizeHint::with_exact(0),
-        };
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower() + held);
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper + held);
+        // Whoever knows a length reads no further, and misses the error of a cut stream.
+        let may_break = matches!(self.scan, Scan::Events { .. }) && self.transport.is_some();
+        match &self.transport {
+            _ if may_break || self.failing.is_some() => SizeHint::default(),
+            Some(transport) => longer(&transport.size_hint(), self.held.len()),
+            None => SizeHint::with_exact(self.held.len() as u64),
         }
-        hint
     }
 }
 

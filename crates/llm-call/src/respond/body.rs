@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::{events::Events, form, message};
-use crate::{Answer, BoxError, Dialect, Framing, Outcome};
+use crate::{Answer, BoxError, Dialect, Framing, Outcome, peek::longer};
 
 pin_project! {
     /// The body of an answer as [`Respond`](crate::Respond) hands it on: the body below, or the
@@ -196,13 +196,7 @@ impl<B: Answer> Body for RespondBody<B> {
             Inner::Passing { .. } => SizeHint::with_exact(0),
             Inner::Unchanged { body, ahead } => {
                 let ahead: usize = ahead.iter().filter_map(|f| Some(f.data_ref()?.len())).sum();
-                let (ahead, rest) = (ahead as u64, body.size_hint());
-                let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower() + ahead);
-                if let Some(upper) = rest.upper() {
-                    hint.set_upper(upper + ahead);
-                }
-                hint
+                longer(&body.size_hint(), ahead)
             }
             Inner::Json { text } => {
                 SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))
