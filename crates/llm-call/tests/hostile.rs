@@ -493,3 +493,20 @@ async fn bounded_waits_do_not_meet() {
         assert_eq!(answer.body().state().is_capped(), capped);
     }
 }
+
+#[tokio::test]
+async fn half_a_character_is_content() {
+    let half = HEL.replace("Hel", "\\ud83d");
+    let rest = HEL.replace("Hel", "\\ude00");
+    let steps = [text(&[&half]), text(&[&rest]), text(&[STOP])];
+    let answer = peek(PeekLayer::new(), response(200, SSE, Script::new(steps)))
+        .await
+        .unwrap();
+    assert_eq!(answer.body().state().bytes(), half.len() as u64);
+    let mut body = answer.into_body();
+    assert!(read(&mut body).await.error.is_none());
+    assert_eq!(body.state().token_events(), 2);
+    let whole = Script::new([text(&[&WHOLE.replace("Hi", "cut \\ud83d")])]);
+    let answer = peek(PeekLayer::new(), response(200, JSON, whole)).await;
+    assert!(answer.unwrap().outcome().is_success());
+}
