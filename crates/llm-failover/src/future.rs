@@ -205,6 +205,12 @@ where
         let now = Instant::now();
         this.plan.targets.record(under_way.index, outcome, now);
         if !outcome.verdict.fail_over {
+            let unsent = Kind::Refused(Refusal::AttemptsSpent);
+            if outcome.kind == unsent && this.last.is_some() {
+                // Other copies have used up the cap: what was said before says more.
+                this.plan.request = None;
+                return None;
+            }
             return Some(result);
         }
         let target = under_way.lease.target().clone();
@@ -244,8 +250,9 @@ where
                 index,
                 lease,
                 others,
+                is_last,
             } => {
-                let Some(mut request) = plan.copy(others) else {
+                let Some(mut request) = plan.copy(is_last) else {
                     return Step::Return(Err(give_up(this.failed, *this.last, None)));
                 };
                 let n = plan.address(&mut request, &lease, others);
@@ -287,8 +294,8 @@ where
     ReqB: Clone,
 {
     /// A copy of the request; the request itself when nothing can follow.
-    fn copy(&mut self, others: u32) -> Option<Request<ReqB>> {
-        if others == 0 || self.call.attempts_left() <= 1 {
+    fn copy(&mut self, is_last: bool) -> Option<Request<ReqB>> {
+        if is_last {
             self.request.take()
         } else {
             self.request.clone()

@@ -268,6 +268,7 @@ impl Targets {
         let mut soonest: Option<Instant> = None;
         let mut usable = 0u64;
         let mut needed = 0u64;
+        let mut possible = 0u64;
         {
             let state = self.state();
             for index in bits(order.left) {
@@ -275,6 +276,7 @@ impl Targets {
                 if live.drained {
                     continue;
                 }
+                possible |= 1 << index;
                 match live.rest.at(now) {
                     Rested::Yes => usable |= 1 << index,
                     Rested::IfNeeded(until) => {
@@ -290,16 +292,18 @@ impl Targets {
         while pool != 0 {
             let index = self.pick(order, pool);
             pool &= !(1 << index);
-            order.left &= !(1 << index);
             let target = match self.resolve(index, facts) {
                 Ok(target) => target,
                 Err(error) => return Next::Invalid(error),
             };
+            // One that another copy has taken may be given back until this one fails.
             if let Some(lease) = call.lease(&target) {
+                order.left &= !(1 << index);
                 return Next::Target {
                     index,
                     lease,
                     others: pool.count_ones(),
+                    is_last: possible == 1 << index,
                 };
             }
         }
@@ -355,7 +359,10 @@ pub(crate) enum Next {
     Target {
         index: usize,
         lease: Lease,
+        /// Targets that could be tried after it.
         others: u32,
+        /// Nothing can follow: no other one rests or is taken either.
+        is_last: bool,
     },
     None {
         /// When the first resting target comes back.
