@@ -1,7 +1,11 @@
 //! Every case of `data/catalog.json` as a response that comes through a `PeekLayer`, in frames cut
 //! at every point: what is held, what comes out, and what it is worth.
 
-#![expect(clippy::unwrap_used, reason = "the helpers of a test fail the test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "the helpers of a test fail the test"
+)]
 
 mod cases;
 

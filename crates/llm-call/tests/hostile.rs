@@ -510,3 +510,104 @@ async fn half_a_character_is_content() {
     let answer = peek(PeekLayer::new(), response(200, JSON, whole)).await;
     assert!(answer.unwrap().outcome().is_success());
 }
+
+/// What a stream in these frames was in the end: the kind, all that was delivered, and the tokens.
+fn judged(path: &str, media: &str, frames: Vec<Bytes>, broken: bool) -> (Kind, Vec<u8>, u64) {
+    use std::{future::Future, pin::pin, task::Waker};
+    let mut steps: Vec<_> = frames.into_iter().map(Do::Bytes).collect();
+    if broken {
+        steps.push(Do::Fail(std::io::ErrorKind::ConnectionReset));
+    }
+    let request = Request::post(path).body(()).unwrap();
+    let given = response(200, media, Script::new(steps));
+    let all = async {
+        let answer = match peek_request(PeekLayer::new(), request, given).await {
+            Ok(answer) => answer,
+            Err(error) => return (kind(&*error), Vec::new(), 0),
+        };
+        let mut body = answer.into_body();
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(frame) = frame {
+                bytes.extend_from_slice(frame.data_ref().unwrap());
+            }
+        }
+        let state = body.state();
+        (state.ending().unwrap().kind(), bytes, state.token_events())
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    match pin!(all).poll(&mut context) {
+        Poll::Ready(judged) => judged,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+/// Pieces that streams are made of, well or not.
+const PIECES: [&str; 30] = [
+    ROLE,
+    HEL,
+    STOP,
+    DONE,
+    ERROR,
+    ": ping\n\n",
+    "\n",
+    "\r\n\r\n",
+    "data: \n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}},{\"index\":1,\"delta\":{\"content\":\"b\"}}]}\r\n\r\n",
+    "data: {\"choices\":[{\"index\":1,\"delta\":{},\"finish_reason\":\"length\"}]}\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"content_filter\"}]}\n\n",
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}\r\r",
+    "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+    "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"content\":[]}}\n\n",
+    "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"x\"}}\n\n",
+    "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\n",
+    "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+    "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"x\"}}\n\n",
+    "event: error\n",
+    "data: {\"message\":{\"content\":\"x\"},\"done\":false}\n\n",
+    "{\"message\":{\"content\":\"x\"},\"done\":false}\n",
+    "{\"done\":true,\"done_reason\":\"stop\"}\n",
+    "{\"error\":\"gone\"}\n",
+    "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"x\"}]},\"finishReason\":\"STOP\"}]}\n\n",
+    "data: {\"type\":\"response.output_text.delta\",\"delta\":\"x\"}\n\n",
+    "event: response.completed\ndata: {\"type\":\"response.completed\",\"response\":{\"object\":\"response\",\"status\":\"completed\"}}\n\n",
+    "data: {\"half\":",
+    "data: text\n\n",
+    "error: no\n\n",
+];
+
+proptest::proptest! {
+    #[test]
+    fn no_stream_changes_with_its_frames(
+        pieces in proptest::collection::vec(0..PIECES.len(), 1..7),
+        mut cuts in proptest::collection::vec(0..400_usize, 0..6),
+        broken in proptest::bool::ANY,
+        media in 0..4_usize,
+        path in 0..4_usize,
+    ) {
+        let body: String = pieces.iter().map(|piece| PIECES[*piece]).collect();
+        let media = [SSE, "application/x-ndjson", JSON, "text/plain"][media];
+        let path = ["/v1/chat/completions", "/v1/messages", "/api/chat", "/somewhere"][path];
+        let body = Bytes::from(body);
+        cuts.retain(|cut| *cut < body.len());
+        cuts.push(body.len());
+        cuts.sort_unstable();
+        let mut from = 0;
+        let frames = cuts.iter().map(|to| body.slice(std::mem::replace(&mut from, *to)..*to));
+        let frames: Vec<_> = frames.collect();
+        let bytewise = (0..body.len()).map(|at| body.slice(at..=at)).collect();
+        let (cut_kind, cut_bytes, cut_tokens) = judged(path, media, frames, broken);
+        let (one_kind, one_bytes, one_tokens) = judged(path, media, bytewise, broken);
+        proptest::prop_assert_eq!(cut_kind, one_kind);
+        // Where it failed before anything was delivered, nothing was.
+        for bytes in [&cut_bytes, &one_bytes] {
+            proptest::prop_assert!(bytes.is_empty() || *bytes == body);
+        }
+        // After commit a glance is enough, and takes broken JSON with a token in it for one.
+        let is_mixed = |piece: &usize| PIECES[*piece].starts_with('{') || PIECES[*piece].contains("half");
+        let is_mixed = pieces.iter().any(is_mixed);
+        if cut_kind == Kind::Success && !is_mixed {
+            proptest::prop_assert_eq!(cut_tokens, one_tokens);
+        }
+    }
+}

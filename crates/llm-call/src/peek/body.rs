@@ -44,6 +44,14 @@ enum Scan {
     Events { scanner: Scanner, watch: Watch },
 }
 
+/// What one event made of the answer.
+enum Over {
+    Complete,
+    Failed(Outcome),
+    /// It finished, and nothing was in it.
+    Empty,
+}
+
 impl<B, C> Peeked<B, C>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -158,18 +166,21 @@ where
         };
         let (state, committed) = (&mut self.state, self.committed);
         let classify = &self.settings.classify;
-        let mut failure = None;
-        let mut end = false;
+        // What follows an ending says nothing any more, in the same frame or in another.
+        let mut over = None;
+        if state.ending.is_some() {
+            return;
+        }
         let scanned = scanner.feed(data, |event| {
-            // What follows an error, or the end, says nothing any more.
-            if end || failure.is_some() {
+            if over.is_some() {
                 return;
             }
             let sight = watch.event(&event, committed);
             // A stream in no dialect we know: each event is content, and EOF is its end.
-            let foreign = watch.dialect().is_none()
+            let foreign = watch.dialect().is_none();
+            let content = foreign
                 && !(sight.error || sight.end || event.data.is_empty() || event.name == b"ping");
-            if sight.token || foreign {
+            if sight.token || content {
                 state.tokens += 1;
                 if state.first_token.is_none() {
                     let now = Instant::now();
@@ -179,38 +190,36 @@ where
                     }
                 }
             }
-            end = sight.end;
-            if state.finished {
-                return;
-            }
-            if sight.error {
+            let finish = watch.finish();
+            if !state.finished {
                 let data = event.data;
-                failure = Some(classify.classify(&Seen::Event { headers, data }, wall_now()));
-            } else if let Some(Finish::Failed { kind, random }) = watch.finish() {
-                failure = Some(classify.classify(&Seen::Finish { kind, random }, wall_now()));
-            } else {
-                state.finished = is_whole(watch);
+                let failure = match finish {
+                    _ if sight.error => Some(Seen::Event { headers, data }),
+                    Some(Finish::Failed { kind, random }) => Some(Seen::Finish { kind, random }),
+                    _ => None,
+                };
+                over = failure.map(|seen| Over::Failed(classify.classify(&seen, wall_now())));
+                state.finished = over.is_none() && is_whole(watch);
+            }
+            if sight.end && over.is_none() {
+                over = match finish {
+                    _ if state.finished => Some(Over::Complete),
+                    Some(_) => Some(Over::Empty),
+                    None => foreign.then_some(Over::Complete),
+                };
             }
         });
         state.usage = watch.usage();
-        let finish = watch.finish();
-        let foreign = watch.dialect().is_none();
         if scanned.is_err() {
             // An event larger than the scanner holds. The bytes flow on, unwatched.
             state.capped = true;
             self.scan = Scan::Off;
         }
-        if self.state.finished {
-            if end {
-                self.end(Ending::Complete);
-            }
-        } else if let Some(outcome) = failure {
-            self.fail(outcome);
-        } else if end && finish.is_some() {
-            // Finished, and nothing was in it.
-            self.fail_without_answer(&Seen::Empty { finished: true });
-        } else if end && foreign {
-            self.end(Ending::Complete);
+        match over {
+            Some(Over::Complete) => self.end(Ending::Complete),
+            Some(Over::Failed(outcome)) => self.fail(outcome),
+            Some(Over::Empty) => self.fail_without_answer(&Seen::Empty { finished: true }),
+            None => {}
         }
     }
 
