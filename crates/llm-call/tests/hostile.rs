@@ -248,7 +248,7 @@ impl Body for Liar {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.1.clone()
+        self.1
     }
 }
 
@@ -261,7 +261,7 @@ async fn a_size_that_is_a_lie_is_no_panic() {
         for (media, frame) in [(SSE, HEL), (JSON, WHOLE), ("audio/mpeg", "x")] {
             let layer = PeekLayer::new().max_whole(1);
             let client = service_fn(|_: Request<()>| {
-                let body = Liar([frame, frame].map(Bytes::from).into(), hint.clone());
+                let body = Liar([frame, frame].map(Bytes::from).into(), hint);
                 let response = Response::builder().header("content-type", media);
                 std::future::ready(response.body(body))
             });
@@ -509,6 +509,28 @@ async fn half_a_character_is_content() {
     let whole = Script::new([text(&[&WHOLE.replace("Hi", "cut \\ud83d")])]);
     let answer = peek(PeekLayer::new(), response(200, JSON, whole)).await;
     assert!(answer.unwrap().outcome().is_success());
+}
+
+#[tokio::test]
+async fn a_choice_that_is_only_glanced_at_is_still_waited_for() {
+    let second = HEL.replace("\"index\":0", "\"index\":1");
+    let second_stops = STOP.replace("\"index\":0", "\"index\":1");
+    for one_by_one in [false, true] {
+        let events = [&*second, HEL, &second_stops];
+        let steps = if one_by_one {
+            events.iter().map(|event| text(&[event])).collect()
+        } else {
+            vec![text(&events)]
+        };
+        let answer = peek(PeekLayer::new(), response(200, SSE, Script::new(steps)))
+            .await
+            .unwrap();
+        let error = read(&mut answer.into_body()).await.error;
+        assert_eq!(
+            kind(&*error.expect("the first choice has no end")),
+            Kind::Interrupted
+        );
+    }
 }
 
 /// What a stream in these frames was in the end: the kind, all that was delivered, and the tokens.

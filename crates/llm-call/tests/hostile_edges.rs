@@ -266,7 +266,7 @@ impl Body for Liar {
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.says.clone()
+        self.says
     }
 }
 
