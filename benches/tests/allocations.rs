@@ -200,7 +200,12 @@ fn events_after_the_first_token_allocate_nothing() {
 #[test]
 fn an_open_stream_holds_less_than_a_kibibyte() {
     assert!(held(peek(), request) <= 600);
-    println!("facts {} settings {} call.. usage {}", size_of::<llm_call::Facts>(), size_of::<CallSettings>(), size_of::<llm_call::Usage>());
+    println!(
+        "facts {} settings {} call.. usage {}",
+        size_of::<llm_call::Facts>(),
+        size_of::<CallSettings>(),
+        size_of::<llm_call::Usage>()
+    );
     held(TimeoutLayer::new().layer(peek()), identified);
     held(DeadlineLayer::default().layer(peek()), identified);
     held(targets(2).layer(peek()), identified);

@@ -4,8 +4,9 @@
 //! The whole text is checked: a truncated one, or one with something after it, is an error. Only a
 //! string with escapes is copied, by the parser.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
+use memchr::memchr;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// The steps of a path that are told apart. Every dialect's keys are in one table, since a walk
@@ -186,7 +187,8 @@ pub(crate) fn walk(
         steps: [Step::Other; DEPTH],
         len: 0,
     };
-    let mut json = serde_json::Deserializer::from_slice(text);
+    let text = with_whole_surrogates(text);
+    let mut json = serde_json::Deserializer::from_slice(&text);
     let root = Walker {
         path: &mut path,
         on: &mut on,
@@ -194,6 +196,52 @@ pub(crate) fn walk(
     };
     root.deserialize(&mut json)?;
     json.end()
+}
+
+/// The same text with U+FFFD for each half of a surrogate pair that stands alone.
+///
+/// A server that cuts text between the halves (in JavaScript, between two chunks of a stream) sends
+/// such an escape. Clients in JavaScript and Python read it; the parser here does not.
+pub(crate) fn with_whole_surrogates(text: &[u8]) -> Cow<'_, [u8]> {
+    let mut mended = Cow::Borrowed(text);
+    let mut at = 0;
+    while let Some(found) = memchr(b'\\', &text[at..]) {
+        at += found;
+        let length = match (
+            surrogate(&text[at..]),
+            surrogate(&text[(at + 6).min(text.len())..]),
+        ) {
+            (Some(Half::High), Some(Half::Low)) => 12,
+            (Some(_), _) => {
+                mended.to_mut()[at + 2..at + 6].copy_from_slice(b"fffd");
+                6
+            }
+            // Whatever is escaped, a backslash among it, is no beginning.
+            (None, _) => 2,
+        };
+        at = (at + length).min(text.len());
+    }
+    mended
+}
+
+enum Half {
+    High,
+    Low,
+}
+
+/// Half of a surrogate pair, escaped, at the start of the text.
+fn surrogate(text: &[u8]) -> Option<Half> {
+    let [b'\\', b'u', b'd' | b'D', second, third, fourth, ..] = text else {
+        return None;
+    };
+    if !third.is_ascii_hexdigit() || !fourth.is_ascii_hexdigit() {
+        return None;
+    }
+    match second.to_ascii_lowercase() {
+        b'8'..=b'9' | b'a'..=b'b' => Some(Half::High),
+        b'c'..=b'f' => Some(Half::Low),
+        _ => None,
+    }
 }
 
 struct Walker<'w, F> {

@@ -120,6 +120,11 @@ fn media(headers: &HeaderMap) -> Media {
     }
 }
 
+/// Whether an answer says that it is a stream of events.
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+    matches!(media(headers), Media::Events)
+}
+
 fn is_encoded(headers: &HeaderMap) -> bool {
     headers
         .get_all(header::CONTENT_ENCODING)
@@ -141,7 +146,13 @@ enum Sniffed {
 
 /// What a body looks like by its first bytes.
 fn sniff(first: &[u8]) -> Sniffed {
-    let body = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let body = match first.strip_prefix(MARK) {
+        Some(body) => body,
+        // The beginning of a byte order mark, cut by a frame's edge.
+        None if MARK.starts_with(first) => return Sniffed::Nothing,
+        None => first,
+    };
     let body = body.trim_ascii_start();
     match body.first() {
         None => Sniffed::Nothing,

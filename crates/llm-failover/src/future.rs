@@ -265,8 +265,9 @@ where
                 index,
                 lease,
                 others,
+                is_last,
             } => {
-                let Some(mut request) = plan.copy(others) else {
+                let Some(mut request) = plan.copy(is_last) else {
                     let error = give_up(&plan.call, this.failed, *this.last, None);
                     return Step::Return(Err(error));
                 };
@@ -306,8 +307,8 @@ where
     ReqB: Clone,
 {
     /// A copy of the request; the request itself when nothing can follow.
-    fn copy(&mut self, others: u32) -> Option<Request<ReqB>> {
-        if others == 0 || self.call.attempts_left() <= 1 {
+    fn copy(&mut self, is_last: bool) -> Option<Request<ReqB>> {
+        if is_last {
             self.request.take()
         } else {
             self.request.clone()

@@ -59,7 +59,7 @@
 //!
 //! [`Targets`] is a handle; services of one layer and clones of the handle share who rests. The
 //! inner service is cloned where more than one attempt may follow, so a clone of the client must be
-//! cheap. The request is cloned for each attempt but the last; bodies must be `Clone`
+//! cheap. The request is cloned for each attempt that another may follow; bodies must be `Clone`
 //! ([`IdentifyLayer`] makes them so).
 //!
 //! # Cancellation

@@ -330,6 +330,7 @@ impl Targets {
         let mut soonest: Option<Instant> = None;
         let mut usable = 0u64;
         let mut needed = 0u64;
+        let mut possible = 0u64;
         {
             let state = self.state();
             for index in bits(order.left) {
@@ -337,6 +338,7 @@ impl Targets {
                 if live.drained {
                     continue;
                 }
+                possible |= 1 << index;
                 match live.rests.at(tenant, now) {
                     Rested::Yes => usable |= 1 << index,
                     Rested::IfNeeded(until) => {
@@ -352,18 +354,20 @@ impl Targets {
         while pool != 0 {
             let index = self.pick(order, pool);
             pool &= !(1 << index);
-            order.left &= !(1 << index);
             // A model that cannot be named rules this target out, and not those with their own.
             let Ok(target) = self.resolve(index, facts) else {
                 continue;
             };
+            // One that another copy has taken may be given back until this one fails.
             if let Some(lease) = call.lease(&target) {
+                order.left &= !(1 << index);
                 // Targets that rest by a guess are left too: they are asked when the others failed.
                 let others = (usable | needed) & order.left;
                 return Next::Target {
                     index,
                     lease,
                     others: others.count_ones(),
+                    is_last: possible == 1 << index,
                 };
             }
         }
@@ -419,7 +423,10 @@ pub(crate) enum Next {
     Target {
         index: usize,
         lease: Lease,
+        /// Targets that could be tried after it.
         others: u32,
+        /// Nothing can follow: no other one rests or is taken either.
+        is_last: bool,
     },
     None {
         /// When the first resting target comes back.

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use crate::json::with_whole_surrogates;
+
 /// What an answer says about its failure.
 #[derive(Debug, Default)]
 pub(crate) struct Fault<'v> {
@@ -28,7 +30,7 @@ pub(crate) fn parse(body: &[u8]) -> Option<Value> {
         .trim_ascii();
     // Pages and plain text are told apart without a parser.
     matches!(body.first(), Some(b'{' | b'['))
-        .then(|| serde_json::from_slice(body).ok())
+        .then(|| serde_json::from_slice(&with_whole_surrogates(body)).ok())
         .flatten()
 }
 

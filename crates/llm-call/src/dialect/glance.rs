@@ -54,7 +54,8 @@ pub(super) fn glance(dialect: Dialect, event: &Event<'_>) -> Option<Sight> {
         Dialect::Anthropic => event.name == b"content_block_delta" && block(data),
         Dialect::Cohere => event.name == b"content-delta" && starts(data, &KEYS.text),
         Dialect::Ollama => {
-            data.ends_with(b"\"done\":false}")
+            event.name.is_empty()
+                && data.ends_with(b"\"done\":false}")
                 && starts(data, &KEYS.content)
                 && KEYS.error.find(data).is_none()
         }

@@ -64,6 +64,10 @@ impl Watch {
             && let Some(sight) = glance::glance(dialect, event)
         {
             self.token |= sight.token;
+            if dialect == Dialect::OpenAiChat {
+                // A glance is at the first choice alone.
+                self.choices |= u64::from(sight.token);
+            }
             return sight;
         }
         self.read_event(event)

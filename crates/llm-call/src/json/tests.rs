@@ -91,3 +91,25 @@ proptest! {
         let _ = walk(&text, |_, _| {});
     }
 }
+
+#[test]
+fn half_a_surrogate_pair_is_read_as_what_it_is_not() {
+    for (text, mended) in [
+        (r#""\ud83d\ude00""#, r#""\ud83d\ude00""#),
+        (r#""\ud83d""#, r#""\ufffd""#),
+        (r#""\uDE00\uD83D\uDE00""#, r#""\ufffd\uD83D\uDE00""#),
+        (
+            r#""\ud83dx\ud83d\ud83d\ude00""#,
+            r#""\ufffdx\ufffd\ud83d\ude00""#,
+        ),
+        (r#""\\ud83d\\\ud83d""#, r#""\\ud83d\\\ufffd""#),
+        (r#""\ud7ff\ue000\"\ud8""#, r#""\ud7ff\ue000\"\ud8""#),
+        ("\"\\", "\"\\"),
+    ] {
+        let whole = with_whole_surrogates(text.as_bytes());
+        assert_eq!(String::from_utf8_lossy(&whole), mended);
+        let is_borrowed = matches!(whole, std::borrow::Cow::Borrowed(_));
+        assert_eq!(is_borrowed, text == mended);
+    }
+    assert!(walk(br#"{"a":"\ud83d"}"#, |_, _| {}).is_ok());
+}

@@ -44,6 +44,14 @@ enum Scan {
     Events { scanner: Scanner, watch: Watch },
 }
 
+/// What one event made of the answer.
+enum Over {
+    Complete,
+    Failed(Outcome),
+    /// It finished, and nothing was in it.
+    Empty,
+}
+
 impl<B, C> Peeked<B, C>
 where
     B: Body<Data = Bytes> + Unpin,
@@ -126,13 +134,14 @@ where
             watch,
         };
         self.state.streamed = true;
+        let broke = self.failing.take();
         if !self.held.is_empty() {
             let held = self.held.data();
             self.watch(&held, Some(headers));
         }
         if self.transport.is_none() {
             // The transport ended before it was known what it carried.
-            match self.failing.take() {
+            match broke {
                 Some(error) if self.state.ending.is_none() && !self.state.finished => {
                     self.end(Ending::Failed(error.outcome()));
                     self.failing = Some(error);
@@ -145,6 +154,10 @@ where
     /// From here on the bytes are not watched.
     pub(super) fn watch_nothing(&mut self) {
         self.scan = Scan::Off;
+        // Whoever is told of the end does not come back for it.
+        if self.failing.is_none() && self.transport.as_ref().is_none_or(Body::is_end_stream) {
+            self.end_of_transport(None);
+        }
     }
 
     fn watch(&mut self, data: &[u8], headers: Option<&HeaderMap>) {
@@ -153,13 +166,21 @@ where
         };
         let (state, committed) = (&mut self.state, self.committed);
         let classify = &self.settings.classify;
-        let mut failure = None;
-        let mut end = false;
+        // What follows an ending says nothing any more, in the same frame or in another.
+        let mut over = None;
+        if state.ending.is_some() {
+            return;
+        }
         let scanned = scanner.feed(data, |event| {
+            if over.is_some() {
+                return;
+            }
             let sight = watch.event(&event, committed);
             // A stream in no dialect we know: each event is content, and EOF is its end.
-            let foreign = watch.dialect().is_none() && !sight.error && !event.data.is_empty();
-            if sight.token || (foreign && !sight.end) {
+            let foreign = watch.dialect().is_none();
+            let content = foreign
+                && !(sight.error || sight.end || event.data.is_empty() || event.name == b"ping");
+            if sight.token || content {
                 state.tokens += 1;
                 if state.first_token.is_none() {
                     let now = Instant::now();
@@ -169,35 +190,36 @@ where
                     }
                 }
             }
-            if sight.error && failure.is_none() {
+            let finish = watch.finish();
+            if !state.finished {
                 let data = event.data;
-                failure = Some(classify.classify(&Seen::Event { headers, data }, wall_now()));
+                let failure = match finish {
+                    _ if sight.error => Some(Seen::Event { headers, data }),
+                    Some(Finish::Failed { kind, random }) => Some(Seen::Finish { kind, random }),
+                    _ => None,
+                };
+                over = failure.map(|seen| Over::Failed(classify.classify(&seen, wall_now())));
+                state.finished = over.is_none() && is_whole(watch);
             }
-            end |= sight.end;
+            if sight.end && over.is_none() {
+                over = match finish {
+                    _ if state.finished => Some(Over::Complete),
+                    Some(_) => Some(Over::Empty),
+                    None => foreign.then_some(Over::Complete),
+                };
+            }
         });
         state.usage = watch.usage();
-        let finish = watch.finish();
-        if let (Some(Finish::Failed { kind, random }), None) = (finish, failure) {
-            failure = Some(classify.classify(&Seen::Finish { kind, random }, wall_now()));
-        }
-        state.finished |= is_whole(watch);
-        let foreign = watch.dialect().is_none();
         if scanned.is_err() {
             // An event larger than the scanner holds. The bytes flow on, unwatched.
             state.capped = true;
             self.scan = Scan::Off;
         }
-        if self.state.finished {
-            if end {
-                self.end(Ending::Complete);
-            }
-        } else if let Some(outcome) = failure {
-            self.fail(outcome);
-        } else if end && finish.is_some() {
-            // Finished, and nothing was in it.
-            self.fail_without_answer(&Seen::Empty { finished: true });
-        } else if end && foreign {
-            self.end(Ending::Complete);
+        match over {
+            Some(Over::Complete) => self.end(Ending::Complete),
+            Some(Over::Failed(outcome)) => self.fail(outcome),
+            Some(Over::Empty) => self.fail_without_answer(&Seen::Empty { finished: true }),
+            None => {}
         }
     }
 
@@ -319,6 +341,16 @@ where
     }
 }
 
+/// The size of a body with so many bytes before it.
+pub(crate) fn longer(rest: &SizeHint, by: usize) -> SizeHint {
+    let mut hint = SizeHint::new();
+    hint.set_lower(rest.lower().saturating_add(by as u64));
+    if let Some(upper) = rest.upper().and_then(|upper| upper.checked_add(by as u64)) {
+        hint.set_upper(upper);
+    }
+    hint
+}
+
 /// Whether everything that makes an answer has come.
 fn is_whole(watch: &Watch) -> bool {
     match watch.finish() {
@@ -368,17 +400,13 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        let held = self.held.len() as u64;
-        let rest = match &self.transport {
-            Some(transport) => transport.size_hint(),
-            None => SizeHint::with_exact(0),
-        };
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower() + held);
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper + held);
+        // Whoever knows a length reads no further, and misses the error of a cut stream.
+        let may_break = matches!(self.scan, Scan::Events { .. }) && self.transport.is_some();
+        match &self.transport {
+            _ if may_break || self.failing.is_some() => SizeHint::default(),
+            Some(transport) => longer(&transport.size_hint(), self.held.len()),
+            None => SizeHint::with_exact(self.held.len() as u64),
         }
-        hint
     }
 }
 

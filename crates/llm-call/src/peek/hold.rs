@@ -15,7 +15,7 @@ use super::{Commit, Peeked, future::Sent};
 use crate::{
     Answer, BoxError, Classify, Dialect, Ending, Error, Finish, Framing, Outcome, Seen, Watch,
     clock::wall_now,
-    plan::{Head, Plan, plan},
+    plan::{Head, Plan, is_event_stream, plan},
 };
 
 /// An answer that is held back, until it is committed or found to be none.
@@ -25,8 +25,8 @@ pub(super) struct Holding<B, C> {
     method: Method,
     dialect: Option<Dialect>,
     plan: Plan,
-    /// Whether the first line of a body that looks like JSON has come to its end.
-    lined: bool,
+    /// What has come of a body that looks like JSON.
+    lines: Lines,
     /// Made at the first wait that is bounded.
     timer: Option<Pin<Box<Sleep>>>,
     /// Why there is no usable answer.
@@ -48,7 +48,7 @@ where
             body: Peeked::new(transport, sent),
             method,
             dialect,
-            lined: false,
+            lines: Lines::First,
             timer: None,
             error: None,
         };
@@ -78,10 +78,7 @@ where
                 let telling = match (self.plan, frame.data_ref()) {
                     (Plan::Sniff, Some(data)) => !data.trim_ascii().is_empty(),
                     // Its first line may show that it is one of many.
-                    (Plan::Whole, Some(data)) if !self.lined => {
-                        self.lined = memchr(b'\n', data).is_some();
-                        self.lined
-                    }
+                    (Plan::Whole, Some(data)) => self.lines.see(data),
                     _ => false,
                 };
                 self.body.held.push(frame);
@@ -145,10 +142,12 @@ where
             }
             Plan::Untouched => {
                 let status = self.parts.status;
-                self.body.watch_nothing();
                 if status.is_client_error() || status.is_server_error() {
-                    self.judge_failure(&Bytes::new());
+                    self.judge_failure(&[]);
+                } else {
+                    self.body.end(Ending::Complete);
                 }
+                self.body.watch_nothing();
                 self.commit(false)
             }
             Plan::Opaque => {
@@ -207,11 +206,14 @@ where
         let body = self.body.held.data();
         let mut watch = Watch::new(self.dialect);
         let read = watch.whole(&body);
-        // An error after the last brace comes too late to matter.
-        if let (Some(error), Err(_)) = (self.body.take_failing(), &read) {
-            self.body.end(Ending::Failed(error.outcome()));
-            self.error = Some(error);
-            return true;
+        if let Some(error) = self.body.take_failing() {
+            if read.is_err() {
+                self.body.end(Ending::Failed(error.outcome()));
+                self.error = Some(error);
+                return true;
+            }
+            // An error after the last brace comes too late to matter.
+            self.parts.headers.remove(header::CONTENT_LENGTH);
         }
         if body.trim_ascii().is_empty() {
             return self.refuse(&Seen::Empty { finished: false });
@@ -242,16 +244,15 @@ where
     /// A stream: the first token came, or it failed, or it ended, or too much is held.
     fn is_stream_decided(&mut self) -> bool {
         let state = self.body.state();
-        if state.first_token().is_none() {
-            match state.ending() {
-                Some(Ending::Complete) => return self.commit(false),
-                Some(_) => {
-                    self.error = self.body.take_failing();
-                    // An error event is the provider's own answer.
-                    return self.error.is_some() || self.commit(false);
-                }
-                None => {}
+        match state.ending() {
+            Some(Ending::Complete) => return self.commit(false),
+            Some(_) => {
+                // Nothing was delivered yet, so a late failure is still an early one.
+                self.error = self.body.take_failing();
+                // An error event is the provider's own answer.
+                return self.error.is_some() || self.commit(false);
             }
+            None => {}
         }
         let settings = self.body.settings();
         let (decided, bound) = match settings.commit {
@@ -259,14 +260,7 @@ where
             Commit::FirstToken | Commit::Window(_) => {
                 (state.first_token().is_some(), settings.max_held)
             }
-            Commit::Whole => {
-                if matches!(state.ending(), Some(Ending::Failed(_))) {
-                    // Nothing was delivered yet, so a late failure is still an early one.
-                    self.error = self.body.take_failing();
-                    return self.error.is_some() || self.commit(false);
-                }
-                (state.ending().is_some(), settings.max_whole)
-            }
+            Commit::Whole => (false, settings.max_whole),
         };
         if decided {
             return self.commit(false);
@@ -282,6 +276,10 @@ where
     }
 
     fn commit(&mut self, capped: bool) -> bool {
+        if matches!(self.plan, Plan::Events(_)) {
+            // Whoever knows a length reads no further, and misses the error of a cut stream.
+            self.parts.headers.remove(header::CONTENT_LENGTH);
+        }
         self.body.commit(capped);
         true
     }
@@ -326,10 +324,32 @@ where
     }
 }
 
-fn is_event_stream(headers: &http::HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
+/// How much of a body that looks like JSON has come: a second line may follow the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lines {
+    First,
+    /// The first line is whole, and only blanks have followed.
+    One,
+    More,
+}
+
+impl Lines {
+    /// Takes a frame; whether it tells something new about the lines.
+    fn see(&mut self, data: &[u8]) -> bool {
+        let before = *self;
+        let rest = match before {
+            Lines::First => memchr(b'\n', data).map(|end| &data[end..]),
+            Lines::One => Some(data),
+            Lines::More => None,
+        };
+        if let Some(rest) = rest {
+            *self = match rest.trim_ascii() {
+                [] => Lines::One,
+                _ => Lines::More,
+            };
+        }
+        *self != before
+    }
 }
 
 impl<B, C> fmt::Debug for Holding<B, C> {

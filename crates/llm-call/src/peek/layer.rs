@@ -72,7 +72,8 @@ pub(crate) struct Settings<C> {
 ///
 /// The body hands on the original bytes, its size hint and its trailers. An interrupted stream
 /// ends in an error, never in a clean end; a stream whose content is complete ends cleanly, with
-/// or without its end marker.
+/// or without its end marker. A stream has no `content-length`: a server that knows one stops
+/// there and never learns of the error.
 ///
 /// # Clone and shared state
 ///

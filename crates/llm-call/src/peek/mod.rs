@@ -12,4 +12,5 @@ pub use future::ResponseFuture;
 pub use layer::{Commit, PeekLayer};
 pub use service::Peek;
 
+pub(crate) use body::longer;
 pub(crate) use layer::Settings;

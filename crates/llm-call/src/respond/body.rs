@@ -11,7 +11,15 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
 use super::{events::Events, form, message};
-use crate::{Answer, BoxError, Dialect, Framing, Outcome};
+use crate::{Answer, BoxError, Dialect, Framing, Outcome, peek::longer};
+
+/// What a body said when it was read ahead.
+pub(super) type Ahead = VecDeque<Result<Frame<Bytes>, BoxError>>;
+
+/// The data of a frame that is one.
+pub(super) fn data_of(frame: &Result<Frame<Bytes>, BoxError>) -> Option<&Bytes> {
+    frame.as_ref().ok()?.data_ref()
+}
 
 pin_project! {
     /// The body of an answer as [`Respond`](crate::Respond) hands it on: the body below, or the
@@ -35,7 +43,7 @@ pin_project! {
             stream: Option<Stream>,
         },
         /// The body below, of which some was read already.
-        Unchanged { body: Pin<Box<B>>, ahead: VecDeque<Frame<Bytes>> },
+        Unchanged { body: Pin<Box<B>>, ahead: Ahead },
         /// An error in JSON.
         Json { text: Option<Bytes> },
     }
@@ -68,7 +76,7 @@ impl<B: Answer> RespondBody<B> {
         }
     }
 
-    pub(super) fn unchanged(body: Pin<Box<B>>, ahead: VecDeque<Frame<Bytes>>) -> Self {
+    pub(super) fn unchanged(body: Pin<Box<B>>, ahead: Ahead) -> Self {
         RespondBody {
             inner: Inner::Unchanged { body, ahead },
         }
@@ -164,7 +172,7 @@ impl<B: Answer> Body for RespondBody<B> {
                 stream: Some(stream),
             } => stream.poll(body, cx),
             InnerProj::Unchanged { body, ahead } => match ahead.pop_front() {
-                Some(frame) => Poll::Ready(Some(Ok(frame))),
+                Some(frame) => Poll::Ready(Some(frame)),
                 None => body.as_mut().poll_frame(cx),
             },
             InnerProj::Json { text } => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
@@ -195,14 +203,8 @@ impl<B: Answer> Body for RespondBody<B> {
             Inner::Passing { .. } if !self.is_end_stream() => SizeHint::default(),
             Inner::Passing { .. } => SizeHint::with_exact(0),
             Inner::Unchanged { body, ahead } => {
-                let ahead: usize = ahead.iter().filter_map(|f| Some(f.data_ref()?.len())).sum();
-                let (ahead, rest) = (ahead as u64, body.size_hint());
-                let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower() + ahead);
-                if let Some(upper) = rest.upper() {
-                    hint.set_upper(upper + ahead);
-                }
-                hint
+                let ahead = ahead.iter().filter_map(data_of).map(Bytes::len).sum();
+                longer(&body.size_hint(), ahead)
             }
             Inner::Json { text } => {
                 SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64))

@@ -1,7 +1,6 @@
 //! From what came of a call to the answer that its caller gets.
 
 use std::{
-    collections::VecDeque,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -14,10 +13,13 @@ use http::{
         CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING,
     },
 };
-use http_body::Frame;
 use serde_json::Value;
 
-use super::{RespondBody, form, message};
+use super::{
+    RespondBody,
+    body::{Ahead, data_of},
+    form, message,
+};
 use crate::{Answer, BoxError, Dialect, Framing, Kind, Outcome, Refusal, ResponseExt, Scanner};
 
 /// The most that is read of an answer in which an error is looked for.
@@ -160,20 +162,20 @@ fn framing(headers: &HeaderMap) -> Option<Framing> {
     }
 }
 
-/// What is there of a body that was held back. Waits for nothing.
-fn read_ahead<B: Answer>(mut body: Pin<&mut B>, cx: &mut Context<'_>) -> VecDeque<Frame<Bytes>> {
-    let (mut ahead, mut read) = (VecDeque::new(), 0);
+/// What is there of a body that was held back, its error included. Waits for nothing.
+fn read_ahead<B: Answer>(mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Ahead {
+    let (mut ahead, mut read) = (Ahead::new(), 0);
     while read < MAX_READ
-        && let Poll::Ready(Some(Ok(frame))) = body.as_mut().poll_frame(cx)
+        && let Poll::Ready(Some(frame)) = body.as_mut().poll_frame(cx)
     {
-        read += frame.data_ref().map_or(0, Bytes::len);
+        read += data_of(&frame).map_or(0, Bytes::len);
         ahead.push_back(frame);
     }
     ahead
 }
 
-fn joined(frames: &VecDeque<Frame<Bytes>>) -> Vec<u8> {
-    let data = frames.iter().filter_map(Frame::data_ref);
+fn joined(frames: &Ahead) -> Vec<u8> {
+    let data = frames.iter().filter_map(data_of);
     data.flatten().copied().take(MAX_READ).collect()
 }
 

@@ -42,8 +42,12 @@ impl Events {
             Framing::Sse => self.lines.last_end(&chunk),
         };
         if let Some(end) = end {
-            let mut whole = chunk.split_to(end);
-            self.broken = false;
+            self.broken = chunk.len() - end > MAX_TAIL;
+            let mut whole = if self.broken {
+                std::mem::take(&mut chunk)
+            } else {
+                chunk.split_to(end)
+            };
             if !self.tail.is_empty() {
                 self.tail.extend_from_slice(&whole);
                 whole = self.tail.split().freeze();
@@ -169,5 +173,9 @@ mod tests {
         // Whole again after its end.
         assert_eq!(events.push(Bytes::from("\n\ndata: 1")).len(), 2);
         assert!(events.cut());
+        // Also where an event ends in the same chunk.
+        let chunk = [&b"data: 1\n\n"[..], &piece, &piece].concat();
+        assert_eq!(events.push(chunk.clone().into()).len(), chunk.len());
+        assert!(!events.cut());
     }
 }

@@ -57,8 +57,12 @@ fn without_secrets(text: &str) -> String {
         let (before, url) = rest.split_at(at + 3);
         clean += before;
         let end = url
-            .find(|c: char| c.is_whitespace() || matches!(c, ')' | '"' | '\'' | '>' | ','))
+            .find(|c: char| c.is_whitespace() || matches!(c, '"' | '<' | '>'))
             .unwrap_or(url.len());
+        // A query may hold any other mark; those at its end belong to the sentence.
+        let end = url[..end]
+            .trim_end_matches([')', ',', '.', ';', ':', '\''])
+            .len();
         let (url, after) = url.split_at(end);
         let url = url.split(['?', '#']).next().unwrap_or(url);
         let host_end = url.find('/').unwrap_or(url.len());
@@ -97,6 +101,15 @@ mod tests {
                 "http://user:SECRET@h:1/p, then http://h?k=SECRET",
                 "http://h:1/p, then http://h",
             ),
+            (
+                "url (https://h/p?fields=a,b)c'd&key=SECRET): reset",
+                "url (https://h/p): reset",
+            ),
+            (
+                "<https://u:SECRET@h?a>, 'http://h/p?k=SECRET', http://h/p.",
+                "<https://h>, 'http://h/p', http://h/p.",
+            ),
+            ("https://h?a=https://u:SECRET@i/p?k=SECRET", "https://h"),
             ("no url?", "no url?"),
         ] {
             assert_eq!(without_secrets(text), clean);
