@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use crate::{BoxError, Cause, Kind, Outcome, Target, Usage};
+use crate::{BoxError, Cause, Framing, Kind, Outcome, Target, Usage};
 
 /// The body of a committed answer: original bytes, and what is known of them.
 ///
@@ -69,7 +69,7 @@ pub struct State {
     pub(crate) target: Option<Target>,
     pub(crate) started: Instant,
     pub(crate) first_token: Option<Instant>,
-    pub(crate) streamed: bool,
+    pub(crate) framing: Option<Framing>,
     pub(crate) capped: bool,
     pub(crate) tokens: u64,
     pub(crate) bytes: u64,
@@ -101,7 +101,13 @@ impl State {
 
     /// Whether the answer comes event by event.
     pub fn is_streamed(&self) -> bool {
-        self.streamed
+        self.framing.is_some()
+    }
+
+    /// How the events of a streamed answer are told apart, by its bytes rather than by its media
+    /// type.
+    pub fn framing(&self) -> Option<Framing> {
+        self.framing
     }
 
     /// Whether it was committed because a bound on held bytes or the commit window was reached,

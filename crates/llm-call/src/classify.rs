@@ -14,7 +14,10 @@ use std::{
 
 use http::{HeaderMap, StatusCode};
 
-use crate::{Error, Health, Kind, Matrix, Outcome, Retry, find_cause, hint};
+use crate::{
+    Error, Health, Kind, Matrix, Outcome, Retry, find_cause, hint,
+    media::{Media, media},
+};
 
 /// What was seen of an attempt, at the moment it can be judged.
 #[derive(Clone, Copy)]
@@ -188,7 +191,7 @@ impl Standard {
                 Kind::Malformed
             });
         }
-        if root.is_none() && is_plain(headers) {
+        if root.is_none() && media(headers) == Media::Text {
             fault = std::str::from_utf8(body).ok().map(Fault::of_text);
         }
         let mut fault = fault.unwrap_or_default();
@@ -313,12 +316,6 @@ impl Classify for Standard {
 /// The wait that Gemini states in the body.
 fn hinted(fault: &Fault<'_>) -> Option<Duration> {
     hint::duration(fault.retry_info()?)
-}
-
-fn is_plain(headers: &HeaderMap) -> bool {
-    headers
-        .get(http::header::CONTENT_TYPE)
-        .is_none_or(|value| value.as_bytes().starts_with(b"text/plain"))
 }
 
 #[cfg(test)]

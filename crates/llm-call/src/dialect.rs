@@ -101,6 +101,7 @@ impl Usage {
 
 /// Why the model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Finish {
     /// It said all it had to say.
     Complete,
@@ -178,6 +179,7 @@ impl Finish {
 
 /// What one event held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sight {
     /// Content: text, a tool call, a refusal, reasoning. Never a role, a ping or an empty string.
     pub token: bool,

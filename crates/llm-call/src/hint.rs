@@ -208,7 +208,7 @@ pub enum Dimension {
 
 impl Dimension {
     /// Every dimension.
-    pub const ALL: [Dimension; 5] = [
+    pub const ALL: &'static [Dimension] = &[
         Dimension::Requests,
         Dimension::Tokens,
         Dimension::InputTokens,

@@ -112,7 +112,7 @@ pub enum Refusal {
 
 impl Kind {
     /// Every kind, in the order of the printed matrix.
-    pub const ALL: [Kind; 36] = [
+    pub const ALL: &'static [Kind] = &[
         Kind::Success,
         Kind::RateLimited,
         Kind::QuotaExhausted,

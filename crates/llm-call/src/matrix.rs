@@ -48,6 +48,7 @@ impl fmt::Display for Health {
 
 /// What follows from a [`Kind`], for the layers that have to decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Verdict {
     /// Send it to the same target again?
     pub retry: Retry,
@@ -62,6 +63,36 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// The same verdict with another [`retry`](Verdict::retry).
+    #[must_use]
+    pub const fn retry(self, retry: Retry) -> Verdict {
+        Verdict { retry, ..self }
+    }
+
+    /// The same verdict with another [`fail_over`](Verdict::fail_over).
+    #[must_use]
+    pub const fn fail_over(self, fail_over: bool) -> Verdict {
+        Verdict { fail_over, ..self }
+    }
+
+    /// The same verdict with another [`degrade`](Verdict::degrade).
+    #[must_use]
+    pub const fn degrade(self, degrade: bool) -> Verdict {
+        Verdict { degrade, ..self }
+    }
+
+    /// The same verdict with another [`breaker`](Verdict::breaker).
+    #[must_use]
+    pub const fn breaker(self, breaker: Health) -> Verdict {
+        Verdict { breaker, ..self }
+    }
+
+    /// The same verdict with another [`hedge`](Verdict::hedge).
+    #[must_use]
+    pub const fn hedge(self, hedge: bool) -> Verdict {
+        Verdict { hedge, ..self }
+    }
+
     /// The verdict once content was delivered to the caller: whatever happened, nothing is sent
     /// again in silence. The breaker still counts it.
     #[must_use]
@@ -78,6 +109,7 @@ impl Verdict {
 /// What is known of an attempt once it is classified: its kind, the verdict, and the provider's
 /// own word on when to come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Outcome {
     /// What happened.
     pub kind: Kind,
@@ -121,19 +153,19 @@ impl Outcome {
 /// The table from [`Kind`] to [`Verdict`].
 ///
 /// Its `Display` is the table that the documentation shows. Change single rows with
-/// [`Matrix::set`] and hand the result to the `PeekLayer`'s classifier.
+/// [`Matrix::set`] and hand the result to those who judge: the classifier of the
+/// [`PeekLayer`](crate::PeekLayer) ([`Standard::with_matrix`](crate::Standard::with_matrix)) for
+/// what the provider does, and the call ([`CallSettings::matrix`](crate::CallSettings::matrix)) for
+/// time limits and refusals, which our own layers find.
 ///
 /// # Example
 ///
 /// ```
-/// use llm_call::{Kind, Matrix, Verdict};
+/// use llm_call::{Kind, Matrix};
 ///
 /// // Let another provider judge what this one's content filter refused.
 /// let filtered = Matrix::default()[Kind::ContentFiltered];
-/// let matrix = Matrix::default().set(
-///     Kind::ContentFiltered,
-///     Verdict { fail_over: true, ..filtered },
-/// );
+/// let matrix = Matrix::default().set(Kind::ContentFiltered, filtered.fail_over(true));
 /// assert!(matrix[Kind::ContentFiltered].fail_over);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -255,7 +287,7 @@ impl fmt::Display for Matrix {
             "|{:-<26}|{:-<12}|{:-<11}|{:-<9}|{:-<9}|{:-<7}|",
             "", "", "", "", "", ""
         )?;
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let v = self[kind];
             writeln!(
                 f,
@@ -291,14 +323,14 @@ mod tests {
             ..Matrix::default()[quota]
         };
         let matrix = Matrix::default().set(quota, changed);
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             assert_eq!(matrix[kind] == Matrix::default()[kind], kind != quota);
         }
     }
 
     #[test]
     fn a_committed_verdict_sends_nothing_again_and_still_counts() {
-        for kind in Kind::ALL {
+        for &kind in Kind::ALL {
             let verdict = Matrix::default()[kind].committed();
             assert_eq!(verdict.retry, Retry::Never);
             assert!(!verdict.fail_over && !verdict.hedge);

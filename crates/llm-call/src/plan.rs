@@ -1,9 +1,12 @@
 //! What is held back of an answer before it is committed: one pure table.
 
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode};
 use memchr::memchr;
 
-use crate::Framing;
+use crate::{
+    Framing,
+    media::{Media, is_encoded, media},
+};
 
 /// What Peek does with one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,61 +83,6 @@ pub(crate) fn plan(head: Head<'_>, first: &[u8]) -> Plan {
     }
 }
 
-enum Media {
-    Events,
-    Json,
-    Lines,
-    Markup,
-    /// `text/plain`, or none given: anything may follow.
-    Text,
-    Other,
-}
-
-fn media(headers: &HeaderMap) -> Media {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else {
-        return Media::Text;
-    };
-    let essence = value.as_bytes().split(|b| *b == b';').next().unwrap_or(b"");
-    let essence = essence.trim_ascii();
-    let is = |name: &str| essence.eq_ignore_ascii_case(name.as_bytes());
-    let ends = |suffix: &str| {
-        essence.len() >= suffix.len()
-            && essence[essence.len() - suffix.len()..].eq_ignore_ascii_case(suffix.as_bytes())
-    };
-    if is("text/event-stream") {
-        Media::Events
-    } else if is("application/json") || ends("+json") || is("text/json") {
-        Media::Json
-    } else if is("application/x-ndjson")
-        || is("application/ndjson")
-        || is("application/jsonl")
-        || is("application/x-jsonlines")
-    {
-        Media::Lines
-    } else if is("text/html") || is("application/xhtml+xml") {
-        Media::Markup
-    } else if is("text/plain") || essence.is_empty() {
-        Media::Text
-    } else {
-        Media::Other
-    }
-}
-
-/// Whether an answer says that it is a stream of events.
-pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
-    matches!(media(headers), Media::Events)
-}
-
-fn is_encoded(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::CONTENT_ENCODING)
-        .iter()
-        .any(|value| {
-            let value = value.as_bytes().trim_ascii();
-            !value.is_empty() && !value.eq_ignore_ascii_case(b"identity")
-        })
-}
-
 enum Sniffed {
     Nothing,
     Events,
@@ -183,6 +131,8 @@ fn sniff(first: &[u8]) -> Sniffed {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
+
     use super::*;
 
     fn headers(content_type: &str, encoding: &str) -> HeaderMap {

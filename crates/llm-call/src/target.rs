@@ -31,7 +31,7 @@ pub enum Capability {
 
 impl Capability {
     /// Every capability.
-    pub const ALL: [Capability; 6] = [
+    pub const ALL: &'static [Capability] = &[
         Capability::Chat,
         Capability::Streaming,
         Capability::Embeddings,
@@ -53,7 +53,7 @@ impl Capability {
     }
 
     fn parse(word: &str) -> Option<Capability> {
-        Capability::ALL.into_iter().find(|c| c.as_str() == word)
+        Capability::ALL.iter().copied().find(|c| c.as_str() == word)
     }
 }
 

@@ -51,7 +51,7 @@ struct Entry {
     base: Target,
     weight: u32,
     /// The target for each capability, where the model is fixed; the last one is for none.
-    ready: Option<[Target; Capability::ALL.len() + 1]>,
+    ready: Option<Vec<Target>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -152,12 +152,11 @@ impl Targets {
             let ready = match base.model() {
                 None => None,
                 Some(_) => {
-                    let mut ready = [const { None }; Capability::ALL.len()];
-                    for (slot, capability) in ready.iter_mut().zip(Capability::ALL) {
-                        *slot = Some(base.complete(None, Some(capability))?);
-                    }
-                    let [a, b, c, d, e, g] = ready.map(|t| t.unwrap_or_else(|| base.clone()));
-                    Some([a, b, c, d, e, g, base.clone()])
+                    let with = |c: &Capability| base.complete(None, Some(*c));
+                    let mut ready: Vec<_> =
+                        Capability::ALL.iter().map(with).collect::<Result<_, _>>()?;
+                    ready.push(base.clone());
+                    Some(ready)
                 }
             };
             entries.push(Entry {
@@ -392,7 +391,9 @@ impl Targets {
             let slot = capability
                 .and_then(|c| Capability::ALL.iter().position(|all| *all == c))
                 .unwrap_or(Capability::ALL.len());
-            return Ok(ready[slot].clone());
+            if let Some(target) = ready.get(slot) {
+                return Ok(target.clone());
+            }
         }
         let model = facts.and_then(|facts| facts.model.as_deref());
         entry.base.complete(model, capability)

@@ -420,10 +420,7 @@ async fn f03_a_call_out_of_means_passes_on_what_came_before() {
 async fn the_matrix_of_a_call_is_heard() {
     // A share that is used up ends the call, by this caller's wish.
     let share = Kind::TimedOut(Phase::Share);
-    let stay = llm_call::Verdict {
-        fail_over: false,
-        ..llm_call::Matrix::default()[share]
-    };
+    let stay = llm_call::Matrix::default()[share].fail_over(false);
     let matrix = llm_call::Matrix::default().set(share, stay);
     let settings = CallSettings::new().timeout(seconds(20)).matrix(matrix);
     let mut request = Request::post("/v1/chat/completions").body(()).unwrap();

@@ -216,10 +216,8 @@ fn limits_are_read_from_good_answers() {
         limit(None, None, None),
         limit(None, None, None),
     ];
-    assert_eq!(
-        Dimension::ALL.map(|dimension| limits.get(dimension)),
-        expected
-    );
+    let read: Vec<_> = Dimension::ALL.iter().map(|d| limits.get(*d)).collect();
+    assert_eq!(read, expected);
 }
 
 proptest! {

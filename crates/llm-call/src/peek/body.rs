@@ -71,7 +71,7 @@ where
                 target: sent.target,
                 started: sent.started,
                 first_token: None,
-                streamed: false,
+                framing: None,
                 capped: false,
                 tokens: 0,
                 bytes: 0,
@@ -133,7 +133,7 @@ where
             scanner: Scanner::new(framing),
             watch,
         };
-        self.state.streamed = true;
+        self.state.framing = Some(framing);
         let broke = self.failing.take();
         if !self.held.is_empty() {
             let held = self.held.data();

@@ -23,7 +23,7 @@ pin_project! {
     ///
     /// Dropping it drops the client's future and everything held.
     #[must_use = "futures do nothing unless polled"]
-    pub struct ResponseFuture<F, B, C> {
+    pub struct PeekFuture<F, B, C> {
         #[pin]
         stage: Stage<F, B, C>,
     }
@@ -46,7 +46,6 @@ pin_project! {
 }
 
 /// What is known of a request once it is on its way.
-#[derive(Debug)]
 pub(super) struct Sent<C> {
     pub(super) method: Method,
     pub(super) dialect: Option<Dialect>,
@@ -56,13 +55,13 @@ pub(super) struct Sent<C> {
     pub(super) record: Option<Record>,
 }
 
-impl<F, B, C> ResponseFuture<F, B, C> {
+impl<F, B, C> PeekFuture<F, B, C> {
     pub(super) fn new(stage: Stage<F, B, C>) -> Self {
-        ResponseFuture { stage }
+        PeekFuture { stage }
     }
 }
 
-impl<F, B, C, E> Future for ResponseFuture<F, B, C>
+impl<F, B, C, E> Future for PeekFuture<F, B, C>
 where
     F: Future<Output = Result<Response<B>, E>>,
     E: Into<BoxError>,
@@ -122,14 +121,14 @@ fn take<T>(slot: &mut Option<T>) -> T {
     slot.take().unwrap_or_else(|| polled_after_ready())
 }
 
-impl<F, B, C> fmt::Debug for ResponseFuture<F, B, C> {
+impl<F, B, C> fmt::Debug for PeekFuture<F, B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match self.stage {
             Stage::Refused { .. } => "Refused",
             Stage::Sending { .. } => "Sending",
             Stage::Holding { .. } => "Holding",
         };
-        f.debug_struct("ResponseFuture")
+        f.debug_struct("PeekFuture")
             .field("stage", &stage)
             .finish_non_exhaustive()
     }

@@ -15,7 +15,8 @@ use super::{Commit, Peeked, future::Sent};
 use crate::{
     Answer, BoxError, Classify, Dialect, Ending, Error, Finish, Framing, Outcome, Seen, Watch,
     clock::wall_now,
-    plan::{Head, Plan, is_event_stream, plan},
+    media::{Media, is_encoded, media},
+    plan::{Head, Plan, plan},
 };
 
 /// An answer that is held back, until it is committed or found to be none.
@@ -104,7 +105,7 @@ where
         self.plan = match plan(head, &first) {
             Plan::Events(framing) => self.begin_events(framing),
             Plan::Sniff if self.body.settings().commit == Commit::Headers => {
-                if is_event_stream(&self.parts.headers) {
+                if media(&self.parts.headers) == Media::Events {
                     self.begin_events(Framing::Sse)
                 } else {
                     Plan::Opaque
@@ -117,7 +118,7 @@ where
 
     /// Nothing that tells has come: goes by the media type.
     fn begin_unread(&mut self) {
-        self.plan = if is_event_stream(&self.parts.headers) {
+        self.plan = if media(&self.parts.headers) == Media::Events {
             self.begin_events(Framing::Sse)
         } else {
             Plan::Whole
@@ -170,7 +171,7 @@ where
 
     /// An error status: enough of its body is there, or all of it.
     fn is_failure_read(&mut self) -> bool {
-        let unreadable = self.parts.headers.contains_key(header::CONTENT_ENCODING);
+        let unreadable = is_encoded(&self.parts.headers);
         let full = self.body.held.cost() >= self.body.settings().max_error;
         if !(unreadable || full || self.body.is_drained()) {
             return false;

@@ -1,14 +1,15 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tower_layer::Layer;
 
 use super::Peek;
-use crate::Standard;
+use crate::{Classify, Standard};
 
 /// When an answer is handed to the caller.
 ///
 /// Until then it can still be replaced by another attempt; after that its bytes flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Commit {
     /// At the headers: nothing of a successful answer is held back, and nothing of it can be
     /// replaced. Error statuses are still read and classified.
@@ -26,10 +27,9 @@ pub enum Commit {
 }
 
 /// What a `PeekLayer` was told.
-#[derive(Clone, Debug)]
 pub(crate) struct Settings<C> {
     pub(crate) commit: Commit,
-    pub(crate) classify: C,
+    pub(crate) classify: Arc<C>,
     pub(crate) max_held: usize,
     pub(crate) max_whole: usize,
     pub(crate) max_error: usize,
@@ -94,9 +94,34 @@ pub(crate) struct Settings<C> {
 ///
 /// The body of an error answer, and a commit window, are waited for with tokio's timer, which
 /// panics outside of a tokio runtime with time.
-#[derive(Clone, Debug)]
 pub struct PeekLayer<C = Standard> {
     settings: Settings<C>,
+}
+
+// By hand, since a classifier need be neither.
+impl<C> Clone for Settings<C> {
+    fn clone(&self) -> Self {
+        Settings {
+            classify: self.classify.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<C> Clone for PeekLayer<C> {
+    fn clone(&self) -> Self {
+        PeekLayer {
+            settings: self.settings.clone(),
+        }
+    }
+}
+
+impl<C> fmt::Debug for PeekLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeekLayer")
+            .field("commit", &self.settings.commit)
+            .finish_non_exhaustive()
+    }
 }
 
 impl PeekLayer {
@@ -105,7 +130,7 @@ impl PeekLayer {
         PeekLayer {
             settings: Settings {
                 commit: Commit::FirstToken,
-                classify: Standard::default(),
+                classify: Arc::new(Standard::default()),
                 max_held: 256 * 1024,
                 max_whole: 8 * 1024 * 1024,
                 max_error: 64 * 1024,
@@ -131,11 +156,11 @@ impl<C> PeekLayer<C> {
 
     /// Who classifies. Default: [`Standard`] with the default matrix.
     #[must_use]
-    pub fn classify<D>(self, classify: D) -> PeekLayer<D> {
+    pub fn classify<D: Classify>(self, classify: D) -> PeekLayer<D> {
         PeekLayer {
             settings: Settings {
                 commit: self.settings.commit,
-                classify,
+                classify: Arc::new(classify),
                 max_held: self.settings.max_held,
                 max_whole: self.settings.max_whole,
                 max_error: self.settings.max_error,
@@ -177,7 +202,7 @@ impl<C> PeekLayer<C> {
     }
 }
 
-impl<S, C: Clone> Layer<S> for PeekLayer<C> {
+impl<S, C> Layer<S> for PeekLayer<C> {
     type Service = Peek<S, C>;
 
     fn layer(&self, inner: S) -> Self::Service {

@@ -8,7 +8,7 @@ mod layer;
 mod service;
 
 pub use body::Peeked;
-pub use future::ResponseFuture;
+pub use future::PeekFuture;
 pub use layer::{Commit, PeekLayer};
 pub use service::Peek;
 

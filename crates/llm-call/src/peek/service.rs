@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -10,13 +11,12 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use super::{
-    Peeked, ResponseFuture, Settings,
+    PeekFuture, Peeked, Settings,
     future::{Sent, Stage},
 };
 use crate::{Attempt, BoxError, Call, Classify, Dialect, Standard};
 
 /// The service of [`PeekLayer`](crate::PeekLayer).
-#[derive(Debug)]
 pub struct Peek<S, C = Standard> {
     inner: S,
     settings: Arc<Settings<C>>,
@@ -28,6 +28,15 @@ impl<S: Clone, C> Clone for Peek<S, C> {
             inner: self.inner.clone(),
             settings: self.settings.clone(),
         }
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for Peek<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peek")
+            .field("inner", &self.inner)
+            .field("commit", &self.settings.commit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,7 +56,7 @@ where
 {
     type Response = Response<Peeked<B, C>>;
     type Error = BoxError;
-    type Future = ResponseFuture<S::Future, B, C>;
+    type Future = PeekFuture<S::Future, B, C>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -61,7 +70,7 @@ where
             None => None,
             Some(call) => match call.send(attempt, started) {
                 Ok(record) => Some(record),
-                Err(error) => return ResponseFuture::new(Stage::Refused { error: Some(error) }),
+                Err(error) => return PeekFuture::new(Stage::Refused { error: Some(error) }),
             },
         };
         let sent = Sent {
@@ -74,7 +83,7 @@ where
             settings: self.settings.clone(),
             record,
         };
-        ResponseFuture::new(Stage::Sending {
+        PeekFuture::new(Stage::Sending {
             future: self.inner.call(request),
             sent: Some(sent),
         })

@@ -26,6 +26,7 @@ pub struct Event<'a> {
 
 /// An event is larger than the scanner may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EventTooLarge {
     /// The limit that was passed, in bytes.
     pub limit: usize,
