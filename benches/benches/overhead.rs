@@ -1,9 +1,10 @@
 //! What a layer costs while nothing is wrong: one thread, a service that was built once, an
 //! upstream whose answer is there at once.
 //!
-//! `cargo bench -p benches --bench overhead` runs every row and then prints what each layer adds to
-//! the row below it, beside what the nearest layer of tower or tower-resilience adds in the same
-//! run. Requests and answers are made outside the measured time; an answer is read to its end.
+//! `cargo bench -p benches --bench overhead` runs every row under criterion and then prints what each
+//! layer adds to the row below it, beside what the nearest layer of tower, tower-http or
+//! tower-resilience adds in the same run; `-- --table` prints that alone. Requests and answers are
+//! made outside the measured time; an answer is read to its end.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +23,7 @@ use criterion::Criterion;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Full;
-use llm_call::{BoxError, Call, CallSettings, IdentifyLayer, PeekLayer};
+use llm_call::{BoxError, Call, CallSettings, Dialect, IdentifyLayer, PeekLayer, Watch};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
@@ -209,7 +210,7 @@ fn streamed() -> Vec<Row> {
 }
 
 /// What the layers cannot do without.
-fn parts() -> [Row; 4] {
+fn parts() -> [Row; 5] {
     let (bare, identified) = (request(Form::Whole), identified(Form::Whole));
     [
         Row::new("clone of the request", || (), move |()| bare.clone()),
@@ -218,7 +219,17 @@ fn parts() -> [Row; 4] {
             || (),
             move |()| identified.clone(),
         ),
-        // Peek reads all of a JSON answer before it lets it through; this is what reading costs.
+        // Peek reads all of a JSON answer before it lets it through. The first row is what reading
+        // costs, the second what it cannot cost less than.
+        Row::new(
+            "JSON, read by Watch",
+            || (),
+            |()| {
+                let mut watch = Watch::new(Some(Dialect::OpenAiChat));
+                watch.whole(JSON.as_bytes()).unwrap();
+                watch
+            },
+        ),
         Row::new(
             "JSON, checked by serde_json",
             || (),
@@ -237,17 +248,29 @@ fn main() {
         .unwrap();
     let _entered = runtime.enter();
     let (mut whole, mut streamed) = (whole(), streamed());
-    if std::env::args().skip(1).any(|arg| arg == "--table") {
-        println!("An answer in one piece, ns a call\n");
-        println!("{}", Table::measure(&mut whole, ANSWER, 1));
-        println!("A stream, ns an event\n");
-        println!("{}", Table::measure(&mut streamed, STREAM, EVENTS));
-        return;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let table_alone = args.iter().any(|arg| arg == "--table");
+    if !table_alone {
+        run_criterion(&mut [("answer", &mut whole), ("stream", &mut streamed)]);
     }
-    let mut criterion = Criterion::default().without_plots().configure_from_args();
-    for (name, rows) in [("answer", &mut whole), ("stream", &mut streamed)] {
-        let mut group = criterion.benchmark_group(name);
-        for row in rows {
+    // Not in a test run, and not for a part of the rows.
+    if table_alone || args == ["--bench"] {
+        println!("An answer in one piece, ns a call:\n");
+        println!("{}", Table::measure(&mut whole, ANSWER, 1));
+        println!("A stream, ns an event:\n");
+        println!("{}", Table::measure(&mut streamed, STREAM, EVENTS));
+    }
+}
+
+fn run_criterion(groups: &mut [(&str, &mut Vec<Row>)]) {
+    let mut criterion = Criterion::default()
+        .without_plots()
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(2))
+        .configure_from_args();
+    for (name, rows) in groups {
+        let mut group = criterion.benchmark_group(*name);
+        for row in &mut **rows {
             group.bench_function(row.name(), |bencher| {
                 bencher.iter_custom(|iterations| row.run(iterations));
             });
@@ -264,8 +287,12 @@ const ANSWER: &[Line] = &[
     Line::new("clone of the request, in a call", &[]),
     Line::new("Call, opened", &[]),
     Line::new("JSON, checked by serde_json", &[]),
-    Line::new("Peek", &["no layer"]),
-    Line::new("Peek, in a call", &["no layer, in a call"]),
+    Line::new("JSON, read by Watch", &[]).against("JSON, checked by serde_json"),
+    Line::new("Peek", &["no layer", "JSON, read by Watch"]),
+    Line::new(
+        "Peek, in a call",
+        &["no layer, in a call", "JSON, read by Watch"],
+    ),
     Line::new("tower Timeout", &["no layer"]),
     Line::new("tower-resilience TimeLimiter", &["no layer"]),
     Line::new("Timeout > Peek", &["Peek, in a call"]).against("tower Timeout"),

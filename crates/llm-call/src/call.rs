@@ -476,30 +476,32 @@ impl Record {
 
     /// The attempt failed before there was a body.
     pub(crate) fn fail(mut self, outcome: Outcome) {
-        self.write(outcome.kind, outcome.retry_after, None);
+        self.write(outcome.kind, outcome.retry_after, None, Instant::now());
     }
 
     /// The body ended.
-    pub(crate) fn close(mut self, ending: Ending, state: &State) {
+    pub(crate) fn close(mut self, ending: Ending, state: &State, now: Instant) {
         let hint = match ending {
             Ending::Failed(outcome) => outcome.retry_after,
             _ => None,
         };
-        self.write(ending.kind(), hint, Some(state));
+        self.write(ending.kind(), hint, Some(state), now);
     }
 
-    fn write(&mut self, kind: Kind, hint: Option<Duration>, state: Option<&State>) {
+    fn write(&mut self, kind: Kind, hint: Option<Duration>, state: Option<&State>, now: Instant) {
         self.open = false;
-        let at = self.call.0.opened.elapsed();
+        let opened = self.call.0.opened;
         if let Some(entry) = self.call.core().ledger.entries.get_mut(self.index) {
             // A copy that our own layer ended is written with that layer's reason.
             entry.kind = Some(match (kind, entry.cause) {
                 (Kind::Cancelled, Some(Cause::TimedOut(phase))) => Kind::TimedOut(phase),
                 _ => kind,
             });
-            entry.ended = Some(at);
+            entry.ended = Some(now.saturating_duration_since(opened));
             entry.retry_after = hint;
             if let Some(state) = state {
+                let first = state.first_token();
+                entry.first_token = first.map(|at| at.saturating_duration_since(opened));
                 entry.usage = state.usage();
                 entry.bytes = state.bytes();
             }
@@ -510,7 +512,7 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         if self.open {
-            self.write(Kind::Cancelled, None, None);
+            self.write(Kind::Cancelled, None, None, Instant::now());
         }
     }
 }

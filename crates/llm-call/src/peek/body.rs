@@ -311,7 +311,7 @@ where
         if self.state.ending.is_none() {
             self.state.ending = Some(ending);
             if let Some(record) = self.record.take() {
-                record.close(ending, &self.state);
+                record.close(ending, &self.state, Instant::now());
             }
         }
     }
@@ -323,10 +323,10 @@ where
         self.state.tokens = 1;
         self.state.usage = usage;
         self.state.finished = true;
-        if let Some(record) = &self.record {
-            record.first_token(now);
+        self.state.ending = Some(Ending::Complete);
+        if let Some(record) = self.record.take() {
+            record.close(Ending::Complete, &self.state, now);
         }
-        self.end(Ending::Complete);
     }
 
     /// From here on the bytes belong to the caller.
@@ -433,7 +433,8 @@ where
 impl<B, C> Drop for Peeked<B, C> {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
-            record.close(self.state.ending_or(Ending::Dropped), &self.state);
+            let ending = self.state.ending_or(Ending::Dropped);
+            record.close(ending, &self.state, Instant::now());
         }
     }
 }
