@@ -26,7 +26,8 @@
 //!
 //! - **URL**: the provider's base URL and the caller's path; see [`Provider::new`].
 //! - **Authorisation**: by default the caller's own goes through. A key of the provider replaces
-//!   *all* headers that carry keys (`authorization`, `x-api-key`, `api-key`, `x-goog-api-key`), so
+//!   *all* headers that carry keys (`authorization`, `x-api-key`, `api-key`, `x-goog-api-key`) and
+//!   takes such pairs out of the caller's query (`key`, `api_key`, `api-key`, `access_token`), so
 //!   that no provider sees another one's key. With pass-through and several providers, each gets
 //!   the caller's key: give each its own unless they accept the same.
 //! - **Model**: a target's model replaces the caller's in the JSON body (or in a Gemini path); every

@@ -8,6 +8,7 @@ use http::{
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
     uri::PathAndQuery,
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -23,6 +24,17 @@ const KEY_HEADERS: [HeaderName; 4] = [
     HeaderName::from_static("api-key"),
     HeaderName::from_static("x-goog-api-key"),
 ];
+
+/// Pairs of a query that carry a key; Google takes its own with a `$` before the name too.
+const KEY_QUERIES: [&str; 4] = ["key", "api_key", "api-key", "access_token"];
+
+/// What may not stand as it is in one segment of a path.
+const NOT_IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'@');
 
 /// Headers that belong to one connection and end there (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 8] = [
@@ -54,15 +66,21 @@ pub(crate) fn uri(
         && let Some(span) = model_in_path(&path)
     {
         let mut named = path.into_owned();
-        named.replace_range(span, &escape(model));
+        let model = utf8_percent_encode(model, NOT_IN_SEGMENT);
+        named.replace_range(span, &model.to_string());
         path = Cow::Owned(named);
     }
     let mut whole = format!("{}{path}", provider.path);
     if whole.is_empty() {
         whole.push('/');
     }
-    let queries = [provider.query.as_deref(), given.query()];
-    for (i, query) in queries.into_iter().flatten().enumerate() {
+    let own = provider.query.as_deref();
+    let callers = given.query().map(|query| match provider.auth {
+        Auth::PassThrough => Cow::Borrowed(query),
+        Auth::Header(..) | Auth::Nothing => without_keys(query),
+    });
+    let queries = [own, callers.as_deref()].into_iter().flatten();
+    for (i, query) in queries.filter(|query| !query.is_empty()).enumerate() {
         whole.push(if i == 0 { '?' } else { '&' });
         whole.push_str(query);
     }
@@ -81,18 +99,21 @@ fn model_in_path(path: &str) -> Option<Range<usize>> {
     (!path[start..end].contains('/')).then_some(start..end)
 }
 
-/// Percent-encodes what may not stand in one segment of a path.
-fn escape(segment: &str) -> String {
-    use fmt::Write;
-    segment.bytes().fold(String::new(), |mut escaped, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-        escaped
-    })
+/// A query without the pairs that carry a key.
+fn without_keys(query: &str) -> Cow<'_, str> {
+    let carries_key = |pair: &&str| {
+        let name = pair.split_once('=').map_or(*pair, |(name, _)| name);
+        let name: Vec<u8> = percent_decode_str(name).collect();
+        let name = name.strip_prefix(b"$").unwrap_or(&name);
+        KEY_QUERIES
+            .iter()
+            .any(|key| name.eq_ignore_ascii_case(key.as_bytes()))
+    };
+    if !query.split('&').any(|pair| carries_key(&pair)) {
+        return Cow::Borrowed(query);
+    }
+    let kept: Vec<&str> = query.split('&').filter(|pair| !carries_key(pair)).collect();
+    Cow::Owned(kept.join("&"))
 }
 
 /// The headers for the provider, made of the caller's.
@@ -313,5 +334,51 @@ mod tests {
             uri.to_string(),
             "https://h/d/chat/completions?api-version=1&b=2"
         );
+    }
+
+    #[test]
+    fn the_callers_key_in_the_query_reaches_no_provider_with_its_own() {
+        let pass = Provider::new("https://h").unwrap();
+        let own = pass.clone().bearer("k").unwrap();
+        let none = pass.clone().no_auth().query("key=own").unwrap();
+        for (given, through, with_key, without) in [
+            ("?key=S", "?key=S", "", "?key=own"),
+            (
+                "?a=1&key=S&b=2",
+                "?a=1&key=S&b=2",
+                "?a=1&b=2",
+                "?key=own&a=1&b=2",
+            ),
+            (
+                "?api_key=S&alt=sse",
+                "?api_key=S&alt=sse",
+                "?alt=sse",
+                "?key=own&alt=sse",
+            ),
+            (
+                "?access_token=S&api-key=S",
+                "?access_token=S&api-key=S",
+                "",
+                "?key=own",
+            ),
+            (
+                "?%6bey=S&%24key=S&Key=S",
+                "?%6bey=S&%24key=S&Key=S",
+                "",
+                "?key=own",
+            ),
+            (
+                "?key&keys=1&x=key",
+                "?key&keys=1&x=key",
+                "?keys=1&x=key",
+                "?key=own&keys=1&x=key",
+            ),
+        ] {
+            let given = format!("/v1/messages{given}").parse().unwrap();
+            for (provider, expected) in [(&pass, through), (&own, with_key), (&none, without)] {
+                let uri = uri(provider, &given, None).unwrap();
+                assert_eq!(uri.to_string(), format!("https://h/v1/messages{expected}"));
+            }
+        }
     }
 }
