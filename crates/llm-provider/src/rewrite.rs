@@ -48,13 +48,22 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("trailer"),
 ];
 
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub(crate) uri: Uri,
+    /// Whether the path names the target's model, so that the body need not.
+    pub(crate) names_model: bool,
+}
+
 /// The provider's URL for a caller's path, with the model of the target where it stands in the
 /// path.
 pub(crate) fn uri(
     provider: &Provider,
     given: &Uri,
     model: Option<&str>,
-) -> Result<Uri, http::Error> {
+) -> Result<Located, http::Error> {
+    let mut names_model = false;
     let mut path = Cow::Borrowed(given.path());
     if !provider.path.is_empty() {
         let rest = path.strip_prefix(CALLER_ROOT);
@@ -69,6 +78,7 @@ pub(crate) fn uri(
         let model = utf8_percent_encode(model, NOT_IN_SEGMENT);
         named.replace_range(span, &model.to_string());
         path = Cow::Owned(named);
+        names_model = true;
     }
     let mut whole = format!("{}{path}", provider.path);
     if whole.is_empty() {
@@ -84,19 +94,23 @@ pub(crate) fn uri(
         whole.push(if i == 0 { '?' } else { '&' });
         whole.push_str(query);
     }
-    Uri::builder()
+    let uri = Uri::builder()
         .scheme(provider.scheme.clone())
         .authority(provider.authority.clone())
         .path_and_query(PathAndQuery::try_from(whole)?)
-        .build()
+        .build()?;
+    Ok(Located { uri, names_model })
 }
 
 /// Where the model stands in a path of Gemini's: `/v1beta/models/{model}:generateContent`.
+///
+/// OpenAI's `/v1/models/ft:gpt-4.1:org::id` has a model with colons and no method after it.
 fn model_in_path(path: &str) -> Option<Range<usize>> {
     const BEFORE: &str = "/models/";
     let start = path.find(BEFORE)? + BEFORE.len();
-    let end = start + path[start..].find(':')?;
-    (!path[start..end].contains('/')).then_some(start..end)
+    let (model, method) = path[start..].split_once(':')?;
+    let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphabetic());
+    (is_method && !model.contains('/')).then_some(start..start + model.len())
 }
 
 /// A query without the pairs that carry a key.
@@ -319,19 +333,27 @@ mod tests {
                 Some("b"),
                 "https://h/v1/models/a",
             ),
+            (
+                "https://h",
+                "/v1/models/ft:gpt-4.1:org::id",
+                Some("b"),
+                "https://h/v1/models/ft:gpt-4.1:org::id",
+            ),
             ("https://h", "/", None, "https://h/"),
         ] {
             let provider = Provider::new(base).unwrap();
-            let uri = uri(&provider, &given.parse().unwrap(), model).unwrap();
-            assert_eq!(uri.to_string(), expected, "{base} {given}");
+            let located = uri(&provider, &given.parse().unwrap(), model).unwrap();
+            assert_eq!(located.uri.to_string(), expected, "{base} {given}");
+            let names_model = model.is_some() && given.contains(":generateContent");
+            assert_eq!(located.names_model, names_model, "{base} {given}");
         }
         let azure = Provider::new("https://h/d")
             .unwrap()
             .query("api-version=1")
             .unwrap();
-        let uri = uri(&azure, &"/v1/chat/completions?b=2".parse().unwrap(), None).unwrap();
+        let located = uri(&azure, &"/v1/chat/completions?b=2".parse().unwrap(), None).unwrap();
         assert_eq!(
-            uri.to_string(),
+            located.uri.to_string(),
             "https://h/d/chat/completions?api-version=1&b=2"
         );
     }
@@ -376,8 +398,11 @@ mod tests {
         ] {
             let given = format!("/v1/messages{given}").parse().unwrap();
             for (provider, expected) in [(&pass, through), (&own, with_key), (&none, without)] {
-                let uri = uri(provider, &given, None).unwrap();
-                assert_eq!(uri.to_string(), format!("https://h/v1/messages{expected}"));
+                let located = uri(provider, &given, None).unwrap();
+                assert_eq!(
+                    located.uri.to_string(),
+                    format!("https://h/v1/messages{expected}")
+                );
             }
         }
     }
