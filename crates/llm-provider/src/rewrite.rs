@@ -160,13 +160,18 @@ pub(crate) fn headers(provider: &Provider, headers: &mut HeaderMap) {
     }
 }
 
+/// What some clients put before JSON, and some servers skip.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// A JSON body with another model, every other byte as it was. `None` where nothing changes: the
-/// model is the same, or the body is no JSON object (multipart forms, empty bodies).
+/// model is the same, or the body is no JSON object (multipart forms, empty bodies, JSON that a
+/// provider refuses).
 pub(crate) fn model_in_body(body: &Bytes, model: &str) -> Option<Bytes> {
-    if body.trim_ascii_start().first() != Some(&b'{') {
+    let object = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+    if object.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }
-    let mut json = serde_json::Deserializer::from_slice(body);
+    let mut json = serde_json::Deserializer::from_slice(object);
     let models = json.deserialize_map(Models).ok()?;
     json.end().ok()?;
     let named = serde_json::to_string(model).ok()?;
@@ -230,11 +235,12 @@ impl<'de> serde::Deserialize<'de> for Key {
                 f.write_str("a key")
             }
 
-            fn visit_str<E>(self, key: &str) -> Result<Key, E> {
-                Ok(Key(key == "model"))
+            fn visit_bytes<E>(self, key: &[u8]) -> Result<Key, E> {
+                Ok(Key(key == b"model"))
             }
         }
-        deserializer.deserialize_str(Text)
+        // As bytes, since a key may hold half a surrogate pair, which is no `str`.
+        deserializer.deserialize_bytes(Text)
     }
 }
 
@@ -280,10 +286,37 @@ mod tests {
 
     #[test]
     fn a_model_is_written_as_json() {
-        assert_eq!(
-            rewritten("{}", "a\"b").as_deref(),
-            Some(r#"{"model":"a\"b"}"#)
-        );
+        for model in ["a\"b", "a\\b", "a\n\u{1}b", "ü/日本:8b", ""] {
+            for body in [r#"{"model":"a","x":1}"#, r#"{"x":1}"#] {
+                let read: serde_json::Value =
+                    serde_json::from_str(&rewritten(body, model).unwrap()).unwrap();
+                assert_eq!(read, serde_json::json!({"model": model, "x": 1}));
+            }
+        }
+    }
+
+    #[test]
+    fn odd_bodies_get_the_model_too() {
+        let deep = |model: &str| {
+            let (open, close) = ("[".repeat(10_000), "]".repeat(10_000));
+            format!(r#"{{"x":{open}{close},"model":"{model}"}}"#)
+        };
+        for (given, expected) in [
+            (deep("a"), deep("b")),
+            // A byte order mark.
+            (
+                "\u{feff}{\"model\":\"a\"}".to_owned(),
+                "\u{feff}{\"model\":\"b\"}".to_owned(),
+            ),
+            // Half a surrogate pair, in a value and in a key.
+            (
+                r#"{"x":"\ud83d","\ud83d":1,"model":"a"}"#.to_owned(),
+                r#"{"x":"\ud83d","\ud83d":1,"model":"b"}"#.to_owned(),
+            ),
+        ] {
+            let body = model_in_body(&Bytes::from(given), "b");
+            assert!(body.is_some_and(|body| body == expected), "{expected:.60}");
+        }
     }
 
     #[test]
