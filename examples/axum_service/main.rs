@@ -13,6 +13,8 @@
 mod client;
 mod settings;
 mod stack;
+#[cfg(test)]
+mod tests;
 
 use tokio::net::TcpListener;
 

@@ -1,6 +1,7 @@
 //! The stack: one linear service, from the server's edge to the sockets.
 
 use axum::Router;
+use http::{HeaderValue, Method, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use llm_call::{BoxError, IdentifyLayer, PeekLayer, RespondLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
@@ -11,6 +12,14 @@ use crate::{
     client::client,
     settings::{Settings, Upstream},
 };
+
+/// The paths of the API.
+const PATHS: [&str; 4] = [
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/embeddings",
+    "/v1/models",
+];
 
 /// Builds the service and routes the paths of the API to it.
 pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
@@ -33,9 +42,26 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         .layer(providers)
         .layer(PeekLayer::new().commit(settings.commit))
         .service(client());
-    Ok(Router::new()
-        .route_service("/v1/chat/completions", service.clone())
-        .route_service("/v1/responses", service.clone())
-        .route_service("/v1/embeddings", service.clone())
-        .route_service("/v1/models", service))
+    let router = PATHS.iter().fold(Router::new(), |router, path| {
+        router.route_service(path, service.clone())
+    });
+    Ok(router.fallback(unknown_path))
+}
+
+/// A 404 as OpenAI writes it, so that a client with a wrong base URL shows what is wrong.
+async fn unknown_path(method: Method, uri: Uri) -> Response<String> {
+    let paths = PATHS.join(", ");
+    let error = serde_json::json!({
+        "error": {
+            "message": format!("Invalid URL ({method} {}); there are: {paths}", uri.path()),
+            "type": "invalid_request_error",
+            "param": null,
+            "code": null,
+        }
+    });
+    let mut answer = Response::new(error.to_string());
+    *answer.status_mut() = StatusCode::NOT_FOUND;
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
 }
