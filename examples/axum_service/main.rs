@@ -10,8 +10,11 @@
 //! the caller's key goes to every target, and answers stream. Give the client no retries of its own
 //! (`max_retries=0` in the official SDKs): they would multiply with those of this service.
 
+mod client;
 mod settings;
 mod stack;
+#[cfg(test)]
+mod tests;
 
 use tokio::net::TcpListener;
 

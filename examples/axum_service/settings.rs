@@ -12,11 +12,16 @@ An OpenAI-compatible chat endpoint whose client fails over between targets, in t
   --target NAME=URL[,model=MODEL]  a target: its base URL as for an SDK; MODEL replaces the caller's
   --listen ADDR                    where to listen                       [127.0.0.1:8080]
   --first-token DURATION           longest wait for a stream's first token [5s]
+                                   (thinking requests: 60s, or this if it is longer)
   --answer DURATION                longest wait for an answer in one piece [20s]
+                                   (thinking requests: 80s, or this if it is longer)
   --idle DURATION                  longest silence within a stream       [10s]
   --deadline DURATION              longest wait for an answer, over all targets [25s]
+                                   (thinking requests: 120s, or this if it is longer)
   --commit first-token|whole       when an answer is handed to the caller [first-token]
-  --help                           this text";
+  --help                           this text
+
+A thinking request asks the model to think before it answers, e.g. with reasoning_effort.";
 
 /// One `--target`.
 #[derive(Clone, Debug, PartialEq, Eq)]

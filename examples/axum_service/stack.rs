@@ -1,21 +1,25 @@
 //! The stack: one linear service, from the server's edge to the sockets.
 
-use std::time::Duration;
-
 use axum::Router;
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
+use http::{HeaderValue, Method, Response, StatusCode, Uri, header::CONTENT_TYPE};
 use llm_call::{BoxError, IdentifyLayer, PeekLayer, RespondLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use tower::ServiceBuilder;
 
-use crate::settings::{Settings, Upstream};
+use crate::{
+    client::client,
+    settings::{Settings, Upstream},
+};
+
+/// The paths of the API.
+const PATHS: [&str; 4] = [
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/embeddings",
+    "/v1/models",
+];
 
 /// Builds the service and routes the paths of the API to it.
 pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
@@ -38,28 +42,26 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         .layer(providers)
         .layer(PeekLayer::new().commit(settings.commit))
         .service(client());
-    Ok(Router::new()
-        .route_service("/v1/chat/completions", service.clone())
-        .route_service("/v1/responses", service.clone())
-        .route_service("/v1/embeddings", service.clone())
-        .route_service("/v1/models", service))
+    let router = PATHS.iter().fold(Router::new(), |router, path| {
+        router.route_service(path, service.clone())
+    });
+    Ok(router.fallback(unknown_path))
 }
 
-/// An HTTP client that notices dead connections and has no retries of its own.
-fn client() -> Client<HttpConnector, Full<Bytes>> {
-    let mut connector = HttpConnector::new();
-    connector.set_nodelay(true);
-    connector.set_connect_timeout(Some(Duration::from_secs(2)));
-    connector.set_keepalive(Some(Duration::from_secs(10)));
-    #[cfg(target_os = "linux")]
-    connector.set_tcp_user_timeout(Some(Duration::from_secs(15)));
-    Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(Duration::from_secs(60))
-        .http2_keep_alive_interval(Duration::from_secs(10))
-        .http2_keep_alive_timeout(Duration::from_secs(5))
-        // The failover layer decides what is sent again.
-        .retry_canceled_requests(false)
-        .build(connector)
+/// A 404 as OpenAI writes it, so that a client with a wrong base URL shows what is wrong.
+async fn unknown_path(method: Method, uri: Uri) -> Response<String> {
+    let paths = PATHS.join(", ");
+    let error = serde_json::json!({
+        "error": {
+            "message": format!("Invalid URL ({method} {}); there are: {paths}", uri.path()),
+            "type": "invalid_request_error",
+            "param": null,
+            "code": null,
+        }
+    });
+    let mut answer = Response::new(error.to_string());
+    *answer.status_mut() = StatusCode::NOT_FOUND;
+    let json = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, json);
+    answer
 }

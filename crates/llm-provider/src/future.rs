@@ -10,6 +10,10 @@ use pin_project_lite::pin_project;
 
 pin_project! {
     /// The response future of [`Provide`](crate::Provide).
+    ///
+    /// # Panics
+    ///
+    /// When it is polled again after it was ready.
     #[must_use = "futures do nothing unless polled"]
     pub struct ResponseFuture<F> {
         // `None` where there is nobody to call; the error says why.
@@ -47,9 +51,17 @@ where
         match (this.calling.as_pin_mut(), this.error.take()) {
             (Some(calling), _) => calling.poll(cx).map_err(Into::into),
             (None, Some(error)) => Poll::Ready(Err(error.into())),
-            (None, None) => Poll::Pending,
+            (None, None) => polled_after_ready(),
         }
     }
+}
+
+#[expect(
+    clippy::panic,
+    reason = "the contract of Future: not polled after Ready"
+)]
+fn polled_after_ready() -> ! {
+    panic!("a response future was polled after it was ready")
 }
 
 impl<F> fmt::Debug for ResponseFuture<F> {
@@ -57,5 +69,25 @@ impl<F> fmt::Debug for ResponseFuture<F> {
         f.debug_struct("ResponseFuture")
             .field("error", &self.error)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::Ready, pin::pin, task::Waker};
+
+    use llm_call::Kind;
+
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "polled after it was ready")]
+    fn a_poll_after_ready_panics_and_never_hangs() {
+        let mut future = pin!(ResponseFuture::<Ready<Result<(), BoxError>>>::failed(
+            Error::new(Kind::NotFound)
+        ));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(future.as_mut().poll(&mut context).is_ready());
+        let _ = future.as_mut().poll(&mut context);
     }
 }

@@ -25,13 +25,17 @@
 //! # What it changes
 //!
 //! - **URL**: the provider's base URL and the caller's path; see [`Provider::new`].
-//! - **Authorisation**: by default the caller's own goes through. A key of the provider replaces
-//!   *all* headers that carry keys (`authorization`, `x-api-key`, `api-key`, `x-goog-api-key`), so
-//!   that no provider sees another one's key. With pass-through and several providers, each gets
-//!   the caller's key: give each its own unless they accept the same.
+//! - **Authorisation**: by default the caller's own goes through. With a key of its own, or
+//!   [`no_auth`](Provider::no_auth), *all* that may carry a caller's key is taken out: the headers
+//!   `authorization`, `x-api-key`, `api-key` and `x-goog-api-key`, and in the query `key`,
+//!   `api_key`, `api-key` and `access_token`. So no provider sees another one's key. With
+//!   pass-through and several providers, each gets the caller's key: give each its own unless they
+//!   accept the same.
 //! - **Model**: a target's model replaces the caller's in the JSON body (or in a Gemini path); every
 //!   other byte stays as it was. A target without a model leaves the caller's. A body that is no
-//!   JSON object (a multipart form, an empty body) is left alone.
+//!   JSON object (a multipart form, an empty body) is left alone, and so is JSON that cannot be
+//!   read: the provider gets it as it is and says what is wrong with it. With a Gemini path, models
+//!   that the body names (`countTokens`, `batchEmbedContents`) stay.
 //! - **Headers**: the provider's extra headers replace the caller's; `host` and what belongs to one
 //!   connection (RFC 9110, section 7.6.1) is taken out.
 //! - **Encoding**: `accept-encoding: identity` is asked for, since a compressed answer cannot be

@@ -161,7 +161,8 @@ impl Provider {
         Ok(self)
     }
 
-    /// Takes the caller's authorisation out and sends none: for local servers.
+    /// Takes the caller's authorisation out, in headers and query, and sends none: for local
+    /// servers.
     #[must_use]
     pub fn no_auth(mut self) -> Provider {
         self.auth = Auth::Nothing;
@@ -188,7 +189,8 @@ impl Provider {
         Ok(self)
     }
 
-    /// Adds a query to every URL, before the caller's own (`api-version=2024-10-21`).
+    /// Adds a query to every URL, before the caller's own (`api-version=2024-10-21`). Where it
+    /// holds the key, say [`no_auth`](Self::no_auth) too: that takes the caller's out.
     ///
     /// # Errors
     ///

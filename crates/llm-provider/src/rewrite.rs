@@ -8,6 +8,7 @@ use http::{
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
     uri::PathAndQuery,
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -24,6 +25,17 @@ const KEY_HEADERS: [HeaderName; 4] = [
     HeaderName::from_static("x-goog-api-key"),
 ];
 
+/// Pairs of a query that carry a key; Google takes its own with a `$` before the name too.
+const KEY_QUERIES: [&str; 4] = ["key", "api_key", "api-key", "access_token"];
+
+/// What may not stand as it is in one segment of a path.
+const NOT_IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'@');
+
 /// Headers that belong to one connection and end there (RFC 9110, 7.6.1).
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
@@ -36,13 +48,22 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("trailer"),
 ];
 
+/// Where a request goes.
+#[derive(Debug)]
+pub(crate) struct Located {
+    pub(crate) uri: Uri,
+    /// Whether the path names the target's model, so that the body need not.
+    pub(crate) names_model: bool,
+}
+
 /// The provider's URL for a caller's path, with the model of the target where it stands in the
 /// path.
 pub(crate) fn uri(
     provider: &Provider,
     given: &Uri,
     model: Option<&str>,
-) -> Result<Uri, http::Error> {
+) -> Result<Located, http::Error> {
+    let mut names_model = false;
     let mut path = Cow::Borrowed(given.path());
     if !provider.path.is_empty() {
         let rest = path.strip_prefix(CALLER_ROOT);
@@ -54,45 +75,59 @@ pub(crate) fn uri(
         && let Some(span) = model_in_path(&path)
     {
         let mut named = path.into_owned();
-        named.replace_range(span, &escape(model));
+        let model = utf8_percent_encode(model, NOT_IN_SEGMENT);
+        named.replace_range(span, &model.to_string());
         path = Cow::Owned(named);
+        names_model = true;
     }
     let mut whole = format!("{}{path}", provider.path);
     if whole.is_empty() {
         whole.push('/');
     }
-    let queries = [provider.query.as_deref(), given.query()];
-    for (i, query) in queries.into_iter().flatten().enumerate() {
+    let own = provider.query.as_deref();
+    let callers = given.query().map(|query| match provider.auth {
+        Auth::PassThrough => Cow::Borrowed(query),
+        Auth::Header(..) | Auth::Nothing => without_keys(query),
+    });
+    let queries = [own, callers.as_deref()].into_iter().flatten();
+    for (i, query) in queries.filter(|query| !query.is_empty()).enumerate() {
         whole.push(if i == 0 { '?' } else { '&' });
         whole.push_str(query);
     }
-    Uri::builder()
+    let uri = Uri::builder()
         .scheme(provider.scheme.clone())
         .authority(provider.authority.clone())
         .path_and_query(PathAndQuery::try_from(whole)?)
-        .build()
+        .build()?;
+    Ok(Located { uri, names_model })
 }
 
 /// Where the model stands in a path of Gemini's: `/v1beta/models/{model}:generateContent`.
+///
+/// OpenAI's `/v1/models/ft:gpt-4.1:org::id` has a model with colons and no method after it.
 fn model_in_path(path: &str) -> Option<Range<usize>> {
     const BEFORE: &str = "/models/";
     let start = path.find(BEFORE)? + BEFORE.len();
-    let end = start + path[start..].find(':')?;
-    (!path[start..end].contains('/')).then_some(start..end)
+    let (model, method) = path[start..].split_once(':')?;
+    let is_method = !method.is_empty() && method.bytes().all(|byte| byte.is_ascii_alphabetic());
+    (is_method && !model.contains('/')).then_some(start..start + model.len())
 }
 
-/// Percent-encodes what may not stand in one segment of a path.
-fn escape(segment: &str) -> String {
-    use fmt::Write;
-    segment.bytes().fold(String::new(), |mut escaped, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-        escaped
-    })
+/// A query without the pairs that carry a key.
+fn without_keys(query: &str) -> Cow<'_, str> {
+    let carries_key = |pair: &&str| {
+        let name = pair.split_once('=').map_or(*pair, |(name, _)| name);
+        let name: Vec<u8> = percent_decode_str(name).collect();
+        let name = name.strip_prefix(b"$").unwrap_or(&name);
+        KEY_QUERIES
+            .iter()
+            .any(|key| name.eq_ignore_ascii_case(key.as_bytes()))
+    };
+    if !query.split('&').any(|pair| carries_key(&pair)) {
+        return Cow::Borrowed(query);
+    }
+    let kept: Vec<&str> = query.split('&').filter(|pair| !carries_key(pair)).collect();
+    Cow::Owned(kept.join("&"))
 }
 
 /// The headers for the provider, made of the caller's.
@@ -125,13 +160,18 @@ pub(crate) fn headers(provider: &Provider, headers: &mut HeaderMap) {
     }
 }
 
+/// What some clients put before JSON, and some servers skip.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 /// A JSON body with another model, every other byte as it was. `None` where nothing changes: the
-/// model is the same, or the body is no JSON object (multipart forms, empty bodies).
+/// model is the same, or the body is no JSON object (multipart forms, empty bodies, JSON that a
+/// provider refuses).
 pub(crate) fn model_in_body(body: &Bytes, model: &str) -> Option<Bytes> {
-    if body.trim_ascii_start().first() != Some(&b'{') {
+    let object = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+    if object.trim_ascii_start().first() != Some(&b'{') {
         return None;
     }
-    let mut json = serde_json::Deserializer::from_slice(body);
+    let mut json = serde_json::Deserializer::from_slice(object);
     let models = json.deserialize_map(Models).ok()?;
     json.end().ok()?;
     let named = serde_json::to_string(model).ok()?;
@@ -195,11 +235,12 @@ impl<'de> serde::Deserialize<'de> for Key {
                 f.write_str("a key")
             }
 
-            fn visit_str<E>(self, key: &str) -> Result<Key, E> {
-                Ok(Key(key == "model"))
+            fn visit_bytes<E>(self, key: &[u8]) -> Result<Key, E> {
+                Ok(Key(key == b"model"))
             }
         }
-        deserializer.deserialize_str(Text)
+        // As bytes, since a key may hold half a surrogate pair, which is no `str`.
+        deserializer.deserialize_bytes(Text)
     }
 }
 
@@ -245,10 +286,37 @@ mod tests {
 
     #[test]
     fn a_model_is_written_as_json() {
-        assert_eq!(
-            rewritten("{}", "a\"b").as_deref(),
-            Some(r#"{"model":"a\"b"}"#)
-        );
+        for model in ["a\"b", "a\\b", "a\n\u{1}b", "ü/日本:8b", ""] {
+            for body in [r#"{"model":"a","x":1}"#, r#"{"x":1}"#] {
+                let read: serde_json::Value =
+                    serde_json::from_str(&rewritten(body, model).unwrap()).unwrap();
+                assert_eq!(read, serde_json::json!({"model": model, "x": 1}));
+            }
+        }
+    }
+
+    #[test]
+    fn odd_bodies_get_the_model_too() {
+        let deep = |model: &str| {
+            let (open, close) = ("[".repeat(10_000), "]".repeat(10_000));
+            format!(r#"{{"x":{open}{close},"model":"{model}"}}"#)
+        };
+        for (given, expected) in [
+            (deep("a"), deep("b")),
+            // A byte order mark.
+            (
+                "\u{feff}{\"model\":\"a\"}".to_owned(),
+                "\u{feff}{\"model\":\"b\"}".to_owned(),
+            ),
+            // Half a surrogate pair, in a value and in a key.
+            (
+                r#"{"x":"\ud83d","\ud83d":1,"model":"a"}"#.to_owned(),
+                r#"{"x":"\ud83d","\ud83d":1,"model":"b"}"#.to_owned(),
+            ),
+        ] {
+            let body = model_in_body(&Bytes::from(given), "b");
+            assert!(body.is_some_and(|body| body == expected), "{expected:.60}");
+        }
     }
 
     #[test]
@@ -298,20 +366,77 @@ mod tests {
                 Some("b"),
                 "https://h/v1/models/a",
             ),
+            (
+                "https://h",
+                "/v1/models/ft:gpt-4.1:org::id",
+                Some("b"),
+                "https://h/v1/models/ft:gpt-4.1:org::id",
+            ),
             ("https://h", "/", None, "https://h/"),
         ] {
             let provider = Provider::new(base).unwrap();
-            let uri = uri(&provider, &given.parse().unwrap(), model).unwrap();
-            assert_eq!(uri.to_string(), expected, "{base} {given}");
+            let located = uri(&provider, &given.parse().unwrap(), model).unwrap();
+            assert_eq!(located.uri.to_string(), expected, "{base} {given}");
+            let names_model = model.is_some() && given.contains(":generateContent");
+            assert_eq!(located.names_model, names_model, "{base} {given}");
         }
         let azure = Provider::new("https://h/d")
             .unwrap()
             .query("api-version=1")
             .unwrap();
-        let uri = uri(&azure, &"/v1/chat/completions?b=2".parse().unwrap(), None).unwrap();
+        let located = uri(&azure, &"/v1/chat/completions?b=2".parse().unwrap(), None).unwrap();
         assert_eq!(
-            uri.to_string(),
+            located.uri.to_string(),
             "https://h/d/chat/completions?api-version=1&b=2"
         );
+    }
+
+    #[test]
+    fn the_callers_key_in_the_query_reaches_no_provider_with_its_own() {
+        let pass = Provider::new("https://h").unwrap();
+        let own = pass.clone().bearer("k").unwrap();
+        let none = pass.clone().no_auth().query("key=own").unwrap();
+        for (given, through, with_key, without) in [
+            ("?key=S", "?key=S", "", "?key=own"),
+            (
+                "?a=1&key=S&b=2",
+                "?a=1&key=S&b=2",
+                "?a=1&b=2",
+                "?key=own&a=1&b=2",
+            ),
+            (
+                "?api_key=S&alt=sse",
+                "?api_key=S&alt=sse",
+                "?alt=sse",
+                "?key=own&alt=sse",
+            ),
+            (
+                "?access_token=S&api-key=S",
+                "?access_token=S&api-key=S",
+                "",
+                "?key=own",
+            ),
+            (
+                "?%6bey=S&%24key=S&Key=S",
+                "?%6bey=S&%24key=S&Key=S",
+                "",
+                "?key=own",
+            ),
+            (
+                "?key&keys=1&x=key",
+                "?key&keys=1&x=key",
+                "?keys=1&x=key",
+                "?key=own&keys=1&x=key",
+            ),
+        ] {
+            let given = format!("/v1/messages{given}").parse().unwrap();
+            for (provider, expected) in [(&pass, through), (&own, with_key), (&none, without)] {
+                let located = uri(provider, &given, None).unwrap();
+                assert_eq!(
+                    located.uri.to_string(),
+                    format!("https://h/v1/messages{expected}")
+                );
+            }
+        }
     }
 }

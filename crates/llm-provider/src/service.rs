@@ -66,13 +66,16 @@ impl<S> Provide<S> {
             None => {}
         }
         let model = target.as_ref().and_then(|target| target.model());
-        parts.uri = match rewrite::uri(provider, &parts.uri, model) {
-            Ok(uri) => uri,
+        let located = match rewrite::uri(provider, &parts.uri, model) {
+            Ok(located) => located,
             Err(error) => return fail(Kind::InvalidRequest, error.to_string()),
         };
+        parts.uri = located.uri;
         rewrite::headers(provider, &mut parts.headers);
         let bytes = bytes_of(body);
-        let rewritten = model.and_then(|model| rewrite::model_in_body(&bytes, model));
+        let rewritten = model
+            .filter(|_| !located.names_model)
+            .and_then(|model| rewrite::model_in_body(&bytes, model));
         if rewritten.is_some() {
             parts.headers.remove(CONTENT_LENGTH);
         }

@@ -102,6 +102,22 @@ async fn a_target_becomes_a_url_a_key_and_a_model() {
 }
 
 #[tokio::test]
+async fn a_gemini_model_is_named_in_the_path_and_not_in_the_body_too() {
+    let body = r#"{"contents":[]}"#;
+    let mut request = request(Some("a:other"));
+    *request.uri_mut() = "/v1beta/models/asked:streamGenerateContent?alt=sse&key=callers"
+        .parse()
+        .unwrap();
+    *request.body_mut() = Full::from(body);
+    let (parts, sent) = sent(two(), request).await.unwrap();
+    assert_eq!(
+        parts.uri,
+        "http://a.test/v1/v1beta/models/other:streamGenerateContent?alt=sse"
+    );
+    assert_eq!(sent, body);
+}
+
+#[tokio::test]
 async fn the_callers_key_goes_through_or_not_at_all() {
     let provider = || Provider::new("http://a.test").unwrap();
     let pass = ProviderLayer::new().provider("a", provider());
