@@ -97,6 +97,17 @@ async fn the_request_goes_on_as_it_came() {
     );
 }
 
+#[test]
+fn a_stack_whose_settings_are_a_closure_can_be_printed() {
+    let layer = IdentifyLayer::new()
+        .provider("openai")
+        .unwrap()
+        .settings(|_| CallSettings::new());
+    assert!(format!("{layer:?}").contains("openai"));
+    let stack = format!("{:?}", layer.layer("the service below"));
+    assert!(stack.contains("the service below") && stack.contains("openai"));
+}
+
 #[tokio::test]
 async fn a_request_without_a_body_gets_no_length() {
     let client = service_fn(async |request: Request<Full<Bytes>>| {

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use http::request::Parts;
 use tower_layer::Layer;
@@ -58,7 +58,7 @@ use crate::{CallSettings, InvalidTarget, Target};
 /// [`Kind::Cancelled`](crate::Kind::Cancelled) when it breaks off. Errors from below pass
 /// as they are. JSON that cannot be read is no error here: the request goes on, and the provider
 /// answers it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct IdentifyLayer<F = fn(&Parts) -> CallSettings> {
     pub(super) settings: F,
     pub(super) provider: Option<Target>,
@@ -114,6 +114,16 @@ impl<F> IdentifyLayer<F> {
     pub fn provider(mut self, name: &str) -> Result<Self, InvalidTarget> {
         self.provider = Some(Target::new(name, None, None)?);
         Ok(self)
+    }
+}
+
+// By hand: closures are no `Debug`, and the stack is.
+impl<F> fmt::Debug for IdentifyLayer<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdentifyLayer")
+            .field("provider", &self.provider)
+            .field("max_body", &self.max_body)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -13,7 +14,6 @@ use super::{CallGuard, IdentifyFuture, IdentifyLayer};
 use crate::{Answer, BoxError, Call, CallSettings, Guarded};
 
 /// The service of [`IdentifyLayer`].
-#[derive(Debug)]
 pub struct Identify<S, F = fn(&Parts) -> CallSettings> {
     inner: S,
     settings: Arc<IdentifyLayer<F>>,
@@ -31,6 +31,15 @@ impl<S: Clone, F> Clone for Identify<S, F> {
             inner: self.inner.clone(),
             settings: self.settings.clone(),
         }
+    }
+}
+
+impl<S: fmt::Debug, F> fmt::Debug for Identify<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identify")
+            .field("inner", &self.inner)
+            .field("settings", &self.settings)
+            .finish()
     }
 }
 
