@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use llm_call::{
-    Attempt, BoxError, Call, CallSettings, Capability, Ending, Error, IdentifyLayer, Kind,
+    Answer, Attempt, BoxError, Call, CallSettings, Capability, Ending, Error, IdentifyLayer, Kind,
     PeekLayer, Refusal, Workload,
 };
 use scripted::{Break, Data, Hang, JSON, SSE, Script, Step, answer, answering, read, script};
@@ -30,6 +30,8 @@ const GOOD: &[Step] = &[
     Data("data: [DONE]\n\n"),
 ];
 const TOKEN: Step = GOOD[0];
+
+type BoxAnswer = std::pin::Pin<Box<dyn Answer<Data = Bytes, Error = BoxError>>>;
 
 fn post<B>(body: B) -> Request<B> {
     Request::post(CHAT).body(body).unwrap()
@@ -106,6 +108,37 @@ fn a_stack_whose_settings_are_a_closure_can_be_printed() {
     assert!(format!("{layer:?}").contains("openai"));
     let stack = format!("{:?}", layer.layer("the service below"));
     assert!(stack.contains("the service below") && stack.contains("openai"));
+}
+
+#[tokio::test]
+async fn errors_of_any_type_come_up_from_below() {
+    #[derive(Clone)]
+    struct Own(bool);
+    impl Service<Request<Full<Bytes>>> for Own {
+        type Response = Response<BoxAnswer>;
+        type Error = Error;
+        type Future = std::future::Ready<Result<Response<BoxAnswer>, Error>>;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+            Poll::Ready(if self.0 {
+                Ok(())
+            } else {
+                Err(Error::new(Kind::Refused(Refusal::BulkheadFull)))
+            })
+        }
+        fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
+            std::future::ready(Err(Error::new(Kind::Empty)))
+        }
+    }
+    for (ready, kind) in [
+        (true, Kind::Empty),
+        (false, Kind::Refused(Refusal::BulkheadFull)),
+    ] {
+        let (request, call) = with_call(script(&[Data("{}")]));
+        let failed = IdentifyLayer::new().layer(Own(ready)).oneshot(request);
+        let error: BoxError = failed.await.unwrap_err();
+        assert_eq!(Kind::of(&*error), kind);
+        assert_eq!(call.ledger().ended.unwrap().0.kind(), kind);
+    }
 }
 
 #[tokio::test]

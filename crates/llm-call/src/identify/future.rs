@@ -115,7 +115,8 @@ where
 
 impl<S, ReqB, B> Future for IdentifyFuture<S, ReqB>
 where
-    S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = BoxError>,
+    S: Service<Request<Full<Bytes>>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
     ReqB: Body,
     ReqB::Error: Into<BoxError>,
     B: Answer,
@@ -140,12 +141,12 @@ where
                     (Ok(_), None) => polled_after_ready(),
                 },
                 StageProj::Readying { inner, request } => match ready!(inner.poll_ready(cx)) {
-                    Err(error) => break Err(error),
+                    Err(error) => break Err(error.into()),
                     Ok(()) => Stage::Calling {
                         future: inner.call(request.take().unwrap_or_else(|| polled_after_ready())),
                     },
                 },
-                StageProj::Calling { future } => break ready!(future.poll(cx)),
+                StageProj::Calling { future } => break ready!(future.poll(cx)).map_err(Into::into),
                 StageProj::Done => polled_after_ready(),
             };
             this.stage.set(next);

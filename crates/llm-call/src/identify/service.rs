@@ -45,7 +45,8 @@ impl<S: fmt::Debug, F> fmt::Debug for Identify<S, F> {
 
 impl<S, F, ReqB, B> Service<Request<ReqB>> for Identify<S, F>
 where
-    S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = BoxError> + Clone,
+    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
     F: Fn(&Parts) -> CallSettings,
     ReqB: Body,
     ReqB::Error: Into<BoxError>,
