@@ -180,6 +180,21 @@ async fn an_answer_says_who_served_it() {
     assert!(!response.headers().contains_key("x-llm-model"));
 }
 
+#[tokio::test]
+async fn an_answer_need_not_say_who_served_it() {
+    let stack = IdentifyLayer::new()
+        .stamp(false)
+        // Kept when the settings are set after it.
+        .settings(|_| CallSettings::new())
+        .layer(PeekLayer::new().layer(answering(200, SSE, GOOD)));
+    let response = stack
+        .oneshot(post(script(&[Data(STREAMING)])))
+        .await
+        .unwrap();
+    let mut names = response.headers().keys();
+    assert!(!names.any(|name| name.as_str().starts_with("x-llm-")));
+}
+
 #[test]
 fn a_provider_that_cannot_be_one_is_refused() {
     for name in ["", "a:b", "a\n"] {

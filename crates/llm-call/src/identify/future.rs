@@ -63,6 +63,7 @@ pin_project! {
         stage: Stage<S, ReqB, S::Future>,
         call: Call,
         guard: CallGuard,
+        stamp: bool,
     }
 }
 
@@ -99,6 +100,7 @@ where
         call: Call,
         provider: Option<Target>,
         max_body: usize,
+        stamp: bool,
     ) -> Self {
         IdentifyFuture {
             stage: Stage::Reading {
@@ -109,6 +111,7 @@ where
             },
             guard: CallGuard(Some(call.clone())),
             call,
+            stamp,
         }
     }
 }
@@ -157,7 +160,9 @@ where
         let mut guard = std::mem::replace(this.guard, CallGuard(None));
         Poll::Ready(match result {
             Ok(mut response) => {
-                stamp(&mut response, this.call.sent());
+                if *this.stamp {
+                    stamp(&mut response, this.call.sent());
+                }
                 Ok(response.map(|body| Guarded::new(body, guard)))
             }
             Err(error) => {

@@ -40,7 +40,8 @@ use crate::{CallSettings, InvalidTarget, Target};
 /// # Streaming
 ///
 /// Request bodies are held whole; answers pass frame by frame. Each answer says who served it:
-/// `x-llm-provider`, `x-llm-model` and `x-llm-attempts` (attempts sent when it was committed).
+/// `x-llm-provider`, `x-llm-model` and `x-llm-attempts` (attempts sent when it was committed);
+/// [`IdentifyLayer::stamp`] turns that off.
 ///
 /// # Clone and shared state
 ///
@@ -63,15 +64,18 @@ pub struct IdentifyLayer<F = fn(&Parts) -> CallSettings> {
     pub(super) settings: F,
     pub(super) provider: Option<Target>,
     pub(super) max_body: usize,
+    pub(super) stamp: bool,
 }
 
 impl IdentifyLayer {
-    /// Default settings for each call; the host as the provider; bodies of 32 MiB at most.
+    /// Default settings for each call; the host as the provider; bodies of 32 MiB at most; answers
+    /// that say who served them.
     pub fn new() -> IdentifyLayer {
         IdentifyLayer {
             settings: |_| CallSettings::new(),
             provider: None,
             max_body: 32 * 1024 * 1024,
+            stamp: true,
         }
     }
 }
@@ -95,6 +99,7 @@ impl<F> IdentifyLayer<F> {
             settings,
             provider: self.provider,
             max_body: self.max_body,
+            stamp: self.stamp,
         }
     }
 
@@ -102,6 +107,14 @@ impl<F> IdentifyLayer<F> {
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
+        self
+    }
+
+    /// Whether an answer says in its headers who served it: `x-llm-provider`, `x-llm-model`,
+    /// `x-llm-attempts`. Default: `true`. Turn it off where callers must not learn that.
+    #[must_use]
+    pub fn stamp(mut self, on: bool) -> Self {
+        self.stamp = on;
         self
     }
 
@@ -123,6 +136,7 @@ impl<F> fmt::Debug for IdentifyLayer<F> {
         f.debug_struct("IdentifyLayer")
             .field("provider", &self.provider)
             .field("max_body", &self.max_body)
+            .field("stamp", &self.stamp)
             .finish_non_exhaustive()
     }
 }

@@ -74,6 +74,7 @@ where
             call,
             self.settings.provider.clone(),
             self.settings.max_body,
+            self.settings.stamp,
         )
     }
 }
