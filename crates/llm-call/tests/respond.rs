@@ -34,16 +34,20 @@ fn to(path: &str) -> Request<()> {
 
 /// What a caller at `path` gets when the stack fails with `error`.
 async fn failed(path: &str, error: impl Into<BoxError>) -> (u16, HeaderMap, Value) {
+    failed_with(RespondLayer::new(), path, error).await
+}
+
+async fn failed_with(
+    layer: RespondLayer,
+    path: &str,
+    error: impl Into<BoxError>,
+) -> (u16, HeaderMap, Value) {
     let mut error = Some(error.into());
     let stack = service_fn(move |_: Request<()>| {
         let error = error.take().unwrap();
         async move { Err::<Response<BoxAnswer>, BoxError>(error) }
     });
-    let response = RespondLayer::new()
-        .layer(stack)
-        .oneshot(to(path))
-        .await
-        .unwrap();
+    let response = layer.layer(stack).oneshot(to(path)).await.unwrap();
     let (parts, body) = response.into_parts();
     assert_eq!(parts.headers["content-type"], "application/json");
     let length = body.size_hint().exact();
@@ -322,6 +326,35 @@ async fn a_hint_is_rounded_up_to_whole_seconds() {
         let (_, headers, _) = failed(CHAT, error).await;
         assert_eq!(headers["retry-after"], seconds);
         assert_eq!(headers["retry-after-ms"], millis);
+    }
+}
+
+#[tokio::test]
+async fn with_client_retries_the_client_decides() {
+    const IN_BAND: &str = "{\"error\":{\"message\":\"we broke\",\"type\":\"server_error\"}}";
+    let layer = RespondLayer::new().client_retries(true);
+    let (_, headers, _) = failed_with(layer, CHAT, Error::new(Kind::ServerError)).await;
+    assert!(!headers.contains_key("x-should-retry"));
+    for (status, provider) in [
+        (503, None),
+        (503, Some("true")),
+        (400, Some("false")),
+        (200, None),
+        (200, Some("true")),
+    ] {
+        let client = service_fn(async |_: Request<()>| {
+            let mut response = answer(status, JSON, &[Data(IN_BAND)]);
+            if let Some(word) = provider {
+                let word = word.parse().unwrap();
+                response.headers_mut().insert("x-should-retry", word);
+            }
+            Ok::<_, Infallible>(response)
+        });
+        let stack = layer.layer(PeekLayer::new().layer(client));
+        let response = stack.oneshot(to(CHAT)).await.unwrap();
+        assert!(!response.status().is_success());
+        let word = response.headers().get("x-should-retry");
+        assert_eq!(word.map(|word| word.to_str().unwrap()), provider);
     }
 }
 

@@ -17,7 +17,7 @@ use http::{
 use http_body::Frame;
 use serde_json::Value;
 
-use super::{RespondBody, form, message};
+use super::{RespondBody, RespondLayer, form, message};
 use crate::{Answer, BoxError, Dialect, Framing, Kind, Outcome, Refusal, ResponseExt, Scanner};
 
 /// The most that is read of an answer in which an error is looked for.
@@ -30,7 +30,7 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) dialect: Dialect,
-    pub(super) error_events: bool,
+    pub(super) settings: RespondLayer,
 }
 
 impl Caller {
@@ -48,7 +48,7 @@ impl Caller {
         if !status.is_informational() {
             remove_hop_headers(&mut parts.headers);
         }
-        let framing = if self.error_events && status.is_success() {
+        let framing = if self.settings.error_events && status.is_success() {
             framing(&parts.headers)
         } else {
             None
@@ -57,7 +57,7 @@ impl Caller {
             parts.headers.remove(CONTENT_LENGTH);
         }
         if status.is_client_error() || status.is_server_error() {
-            set_should_retry(&mut parts.headers, outcome.kind);
+            self.set_should_retry(&mut parts.headers, outcome.kind);
         }
         let body = RespondBody::passing(body, framing, self.dialect);
         Response::from_parts(parts, body)
@@ -112,11 +112,23 @@ impl Caller {
             headers.insert(RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
             headers.insert("retry-after-ms", HeaderValue::from(millis));
         }
-        set_should_retry(&mut headers, outcome.kind);
+        self.set_should_retry(&mut headers, outcome.kind);
         let mut response = Response::new(RespondBody::json(text));
         *response.status_mut() = form::status(outcome.kind, self.dialect);
         *response.headers_mut() = headers;
         response
+    }
+
+    /// Every target was tried as often as was sound: the caller's client would only repeat it. Not
+    /// so where nothing was sent.
+    fn set_should_retry(self, headers: &mut HeaderMap, kind: Kind) {
+        let unsent = matches!(
+            kind,
+            Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent | Refusal::NoTarget)
+        );
+        if !self.settings.client_retries && !unsent {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
     }
 }
 
@@ -126,17 +138,6 @@ fn remove_hop_headers(headers: &mut HeaderMap) {
     headers.remove(TRANSFER_ENCODING);
     headers.remove("keep-alive");
     headers.remove("proxy-connection");
-}
-
-/// Every target was tried as often as was sound: the caller's client would only repeat it. Not so
-/// where nothing was sent.
-fn set_should_retry(headers: &mut HeaderMap, kind: Kind) {
-    if !matches!(
-        kind,
-        Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent | Refusal::NoTarget)
-    ) {
-        headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
-    }
 }
 
 /// How events are told apart in an answer, if it is one of events that can be read.

@@ -18,9 +18,7 @@ use super::Respond;
 /// | an error | a status by its kind: 504 timed out, 503 refused, 502 no usable answer, … |
 /// | an error within a stream | a last event that says so |
 ///
-/// Failing answers carry `x-should-retry: false`: the layers below have tried what is sound, and a
-/// client's own retries would multiply theirs. Only where nothing was sent (bulkhead full, budget
-/// spent, no target) it is left out. Hints are handed on as `retry-after` (whole seconds, rounded
+/// Failing answers carry `x-should-retry: false`; see [`RespondLayer::client_retries`]. Hints are handed on as `retry-after` (whole seconds, rounded
 /// up) and `retry-after-ms`; a full bulkhead or a spent budget without a hint says one second.
 ///
 /// The message of an error is its chain of sources, bounded to 1 KiB; URLs in it lose their query
@@ -65,13 +63,17 @@ use super::Respond;
 /// does not have the error.
 #[derive(Clone, Copy, Debug)]
 pub struct RespondLayer {
-    error_events: bool,
+    pub(super) error_events: bool,
+    pub(super) client_retries: bool,
 }
 
 impl RespondLayer {
-    /// With error events.
+    /// With error events, and without retries of the caller's client.
     pub fn new() -> RespondLayer {
-        RespondLayer { error_events: true }
+        RespondLayer {
+            error_events: true,
+            client_retries: false,
+        }
     }
 
     /// Whether an error within a stream becomes its last event. Without, the body fails, and a
@@ -79,6 +81,21 @@ impl RespondLayer {
     #[must_use]
     pub fn error_events(mut self, on: bool) -> Self {
         self.error_events = on;
+        self
+    }
+
+    /// Whether the caller's client decides on its own if it sends a failed request again.
+    /// Default: `false`.
+    ///
+    /// Without, failing answers carry `x-should-retry: false`, which the official SDKs obey. Every
+    /// target was tried as often as was sound by then, and a client's own retries multiply: two of
+    /// them over three attempts are nine requests, sent while the provider is down. The header is
+    /// left out where nothing was sent (bulkhead full, budget spent, no target).
+    ///
+    /// With, an `x-should-retry` of the provider is handed on, and none is added.
+    #[must_use]
+    pub fn client_retries(mut self, on: bool) -> Self {
+        self.client_retries = on;
         self
     }
 }
@@ -93,6 +110,6 @@ impl<S> Layer<S> for RespondLayer {
     type Service = Respond<S>;
 
     fn layer(&self, inner: S) -> Respond<S> {
-        Respond::new(inner, self.error_events)
+        Respond::new(inner, *self)
     }
 }
