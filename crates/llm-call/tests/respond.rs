@@ -359,19 +359,53 @@ async fn with_client_retries_the_client_decides() {
 }
 
 #[tokio::test]
-async fn the_message_is_the_chain_of_sources() {
+async fn the_message_shows_no_internals() {
     let source = Error::new(Kind::ConnectFailed)
         .with_source("error sending request for url (https://h/p?key=SECRET)");
     let error = Error::new(Kind::Refused(Refusal::NoTarget)).with_source(source);
     let (_, _, body) = failed(CHAT, error).await;
+    assert_eq!(body["error"]["message"], "no target is available");
+    let error = Error::new(Kind::RateLimited).with_retry_after(Some(Duration::from_millis(2001)));
+    let (_, _, body) = failed(MESSAGES, error).await;
+    assert_eq!(
+        body["error"]["message"],
+        "the provider's rate limit is reached; come back in 3 s"
+    );
+    // An error that is none of ours.
+    let (status, _, body) = failed(CHAT, "what?").await;
+    assert_eq!((status, &body["error"]["code"]), (502, &json!("unknown")));
+    assert_eq!(
+        body["error"]["message"],
+        "the call failed for an unknown reason"
+    );
+}
+
+#[tokio::test]
+async fn with_details_the_message_is_the_chain_of_sources() {
+    let layer = RespondLayer::new().details(true);
+    let source = Error::new(Kind::ConnectFailed)
+        .with_source("error sending request for url (https://h/p?key=SECRET)");
+    let error = Error::new(Kind::Refused(Refusal::NoTarget)).with_source(source);
+    let (_, _, body) = failed_with(layer, CHAT, error).await;
     assert_eq!(
         body["error"]["message"],
         "no target is available: no connection to the provider: \
          error sending request for url (https://h/p)"
     );
-    // An error that is none of ours.
-    let (status, _, body) = failed(CHAT, "what?").await;
-    assert_eq!((status, &body["error"]["code"]), (502, &json!("unknown")));
+    let (_, _, body) = failed_with(layer, CHAT, "what?").await;
+    assert_eq!(body["error"]["message"], "what?");
+}
+
+#[tokio::test]
+async fn an_error_event_shows_internals_only_with_details() {
+    for details in [false, true] {
+        let stack = RespondLayer::new()
+            .details(details)
+            .layer(PeekLayer::new().layer(answering(200, SSE, &[OPENAI_TOKEN, Break])));
+        let (_, text, _) = read(stack.oneshot(to(CHAT)).await.unwrap()).await;
+        assert!(text.contains("the answer was cut before its end"), "{text}");
+        assert_eq!(text.contains("connection reset"), details, "{text}");
+    }
 }
 
 #[tokio::test]

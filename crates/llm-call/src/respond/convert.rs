@@ -4,7 +4,6 @@ use std::{
     collections::VecDeque,
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -59,14 +58,14 @@ impl Caller {
         if status.is_client_error() || status.is_server_error() {
             self.set_should_retry(&mut parts.headers, outcome.kind);
         }
-        let body = RespondBody::passing(body, framing, self.dialect);
+        let body = RespondBody::passing(body, framing, self);
         Response::from_parts(parts, body)
     }
 
     /// No answer came.
     pub(super) fn error<B: Answer>(self, error: &BoxError) -> Response<RespondBody<B>> {
         let outcome = Outcome::of_error(&**error);
-        let message = message::of_error(outcome.kind, &**error);
+        let message = message::of_error(outcome, &**error, self.settings.details);
         self.failure(HeaderMap::new(), outcome, &message, None)
     }
 
@@ -86,7 +85,7 @@ impl Caller {
             // A refusal in the form of an answer, which every client reads as one.
             return Response::from_parts(parts, RespondBody::unchanged(body, ahead));
         }
-        let message = message::of_kind(outcome.kind);
+        let message = message::of_outcome(outcome);
         self.failure(parts.headers, outcome, &message, theirs)
     }
 
@@ -101,14 +100,8 @@ impl Caller {
         headers.remove(CONTENT_LENGTH);
         headers.remove(CONTENT_ENCODING);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let hint = outcome.retry_after.or(match outcome.kind {
-            Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent) => {
-                Some(Duration::from_secs(1))
-            }
-            _ => None,
-        });
-        if let Some(hint) = hint {
-            let millis = u64::try_from(hint.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        if let Some(hint) = form::hint(outcome) {
+            let millis = form::millis(hint);
             headers.insert(RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
             headers.insert("retry-after-ms", HeaderValue::from(millis));
         }

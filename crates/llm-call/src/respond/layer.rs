@@ -21,8 +21,9 @@ use super::Respond;
 /// Failing answers carry `x-should-retry: false`; see [`RespondLayer::client_retries`]. Hints are handed on as `retry-after` (whole seconds, rounded
 /// up) and `retry-after-ms`; a full bulkhead or a spent budget without a hint says one second.
 ///
-/// The message of an error is its chain of sources, bounded to 1 KiB; URLs in it lose their query
-/// and user. Headers that belong to one connection (`connection`, `transfer-encoding`) are not
+/// The message of an error says what kind of failure it was, and when to come back if that is known;
+/// an error of the provider's keeps its own words. What the layers below know, the names of targets
+/// and the texts of their errors, stays inside: see [`RespondLayer::details`]. Headers that belong to one connection (`connection`, `transfer-encoding`) are not
 /// handed on.
 ///
 /// # Example
@@ -65,14 +66,16 @@ use super::Respond;
 pub struct RespondLayer {
     pub(super) error_events: bool,
     pub(super) client_retries: bool,
+    pub(super) details: bool,
 }
 
 impl RespondLayer {
-    /// With error events, and without retries of the caller's client.
+    /// With error events, without retries of the caller's client, and without details.
     pub fn new() -> RespondLayer {
         RespondLayer {
             error_events: true,
             client_retries: false,
+            details: false,
         }
     }
 
@@ -96,6 +99,18 @@ impl RespondLayer {
     #[must_use]
     pub fn client_retries(mut self, on: bool) -> Self {
         self.client_retries = on;
+        self
+    }
+
+    /// Whether the message of an error is its whole chain of sources: targets, the HTTP client's
+    /// own words, what to set to avoid it. Default: `false`.
+    ///
+    /// For gateways whose callers are colleagues; the caller of a public service learns from it
+    /// how the service is built. It is bounded to 1 KiB, and URLs in it lose their user and query,
+    /// where keys may stand.
+    #[must_use]
+    pub fn details(mut self, on: bool) -> Self {
+        self.details = on;
         self
     }
 }
