@@ -9,17 +9,11 @@ use std::{
 
 use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use tower_service::Service;
 
-use crate::{Answer, BoxError};
-
-/// The body of an answer, boxed.
-pub type AnswerBody = Pin<Box<dyn Answer<Data = Bytes, Error = BoxError> + Send>>;
-
-/// The response future of [`Client`].
-pub type ClientFuture =
-    Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, BoxError>> + Send>>;
+use crate::{Answer, BoxError, Ending, State};
 
 /// A whole stack behind one name: what to keep in a struct and hand around.
 ///
@@ -111,7 +105,9 @@ where
 
     fn call_boxed(&mut self, request: Request<Full<Bytes>>) -> ClientFuture {
         let answer = self.call(request);
-        Box::pin(async move { Ok(answer.await?.map(|body| Box::pin(body) as AnswerBody)) })
+        ClientFuture(Box::pin(async move {
+            Ok(answer.await?.map(|body| AnswerBody(Box::pin(body))))
+        }))
     }
 }
 
@@ -138,5 +134,127 @@ impl Clone for Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// The response future of [`Client`].
+#[must_use = "futures do nothing unless polled"]
+pub struct ClientFuture(
+    Pin<Box<dyn Future<Output = Result<Response<AnswerBody>, BoxError>> + Send>>,
+);
+
+impl Future for ClientFuture {
+    type Output = Result<Response<AnswerBody>, BoxError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl fmt::Debug for ClientFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientFuture").finish_non_exhaustive()
+    }
+}
+
+/// The body of an answer of [`Client`]: that of the stack, boxed.
+///
+/// `Send`, and not `Sync`: HTTP clients and servers ask for no more, and a boxed body of theirs
+/// often is not either.
+pub struct AnswerBody(Pin<Box<dyn Answer<Data = Bytes, Error = BoxError> + Send>>);
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.as_mut().poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+impl Answer for AnswerBody {
+    fn state(&self) -> &State {
+        self.0.state()
+    }
+
+    fn cut(mut self: Pin<&mut Self>, ending: Ending) {
+        self.0.as_mut().cut(ending);
+    }
+}
+
+impl fmt::Debug for AnswerBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerBody")
+            .field("state", self.state())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{StreamExt, stream};
+    use http_body_util::{BodyExt, StreamBody};
+    use tower::{Layer, ServiceExt, service_fn};
+
+    use super::*;
+    use crate::{Cause, Kind, PeekLayer, Phase, ResponseExt};
+
+    const WHOLE: &str = r#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}"#;
+
+    fn answering(answer: Result<&'static str, &'static str>) -> Client {
+        let http = service_fn(move |_: Request<Full<Bytes>>| {
+            let answer = answer.map(|text| Response::new(Full::new(Bytes::from(text))));
+            std::future::ready(answer)
+        });
+        client(PeekLayer::new().layer(http))
+    }
+
+    fn request() -> Request<Full<Bytes>> {
+        Request::post("/v1/chat/completions")
+            .body(Full::default())
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_answer_can_be_printed_and_read() {
+        let answer = answering(Ok(WHOLE)).oneshot(request()).await.unwrap();
+        assert!(format!("{answer:?}").contains("Success"), "{answer:?}");
+        assert!(answer.outcome().is_success());
+        let body = answer.into_body();
+        assert_eq!(body.size_hint().exact(), Some(WHOLE.len() as u64));
+        assert!(!body.is_end_stream());
+        assert_eq!(body.collect().await.unwrap().to_bytes(), WHOLE);
+    }
+
+    #[tokio::test]
+    async fn an_error_can_be_unwrapped() {
+        let error = answering(Err("no")).oneshot(request()).await.unwrap_err();
+        assert_eq!(Kind::of(&*error), Kind::Unknown);
+    }
+
+    #[tokio::test]
+    async fn a_cut_reaches_the_body_below() {
+        let http = service_fn(|_: Request<Full<Bytes>>| {
+            let token = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"hi\"}}]}\n\n";
+            let token = std::future::ready(Ok::<_, BoxError>(Frame::data(Bytes::from(token))));
+            let stream = stream::once(token).chain(stream::pending());
+            std::future::ready(Ok::<_, BoxError>(Response::new(StreamBody::new(stream))))
+        });
+        let client = client(PeekLayer::new().layer(http));
+        let mut body = client.oneshot(request()).await.unwrap().into_body();
+        let ending = Ending::Cut(Cause::TimedOut(Phase::Stall));
+        Pin::new(&mut body).cut(ending);
+        assert_eq!(body.state().ending(), Some(ending));
     }
 }

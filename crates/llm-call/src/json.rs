@@ -136,8 +136,8 @@ steps! {
 pub(crate) enum Value<'a> {
     Null,
     Bool(bool),
-    /// A number, cut to a whole one; negative ones are 0.
-    Number(u64),
+    /// A number, cut to a whole one that an `i64` can hold.
+    Number(i64),
     Text(&'a str),
     /// An array begins.
     List,
@@ -151,6 +151,14 @@ impl Value<'_> {
     /// A string that is not empty.
     pub(crate) fn is_text(self) -> bool {
         matches!(self, Value::Text(text) if !text.is_empty())
+    }
+
+    /// A number of things: below 0 there are none.
+    pub(crate) fn count(self) -> Option<u64> {
+        match self {
+            Value::Number(number) => Some(u64::try_from(number).unwrap_or(0)),
+            _ => None,
+        }
     }
 }
 
@@ -292,18 +300,18 @@ impl<'de, F: FnMut(&[Step], Value<'_>)> Visitor<'de> for Walker<'_, F> {
     }
 
     fn visit_u64<E: Error>(mut self, value: u64) -> Result<(), E> {
-        self.show(Value::Number(value));
+        self.show(Value::Number(i64::try_from(value).unwrap_or(i64::MAX)));
         Ok(())
     }
 
     fn visit_i64<E: Error>(mut self, value: i64) -> Result<(), E> {
-        self.show(Value::Number(u64::try_from(value).unwrap_or(0)));
+        self.show(Value::Number(value));
         Ok(())
     }
 
     fn visit_f64<E: Error>(mut self, value: f64) -> Result<(), E> {
-        // The cast is saturating: negative numbers and NaN become 0.
-        self.show(Value::Number(value as u64));
+        // The cast is saturating, and NaN becomes 0.
+        self.show(Value::Number(value as i64));
         Ok(())
     }
 

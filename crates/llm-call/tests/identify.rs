@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use llm_call::{
-    Attempt, BoxError, Call, CallSettings, Capability, Ending, Error, IdentifyLayer, Kind,
+    Answer, Attempt, BoxError, Call, CallSettings, Capability, Ending, Error, IdentifyLayer, Kind,
     PeekLayer, Refusal, Workload,
 };
 use scripted::{Break, Data, Hang, JSON, SSE, Script, Step, answer, answering, read, script};
@@ -30,6 +30,8 @@ const GOOD: &[Step] = &[
     Data("data: [DONE]\n\n"),
 ];
 const TOKEN: Step = GOOD[0];
+
+type BoxAnswer = std::pin::Pin<Box<dyn Answer<Data = Bytes, Error = BoxError>>>;
 
 fn post<B>(body: B) -> Request<B> {
     Request::post(CHAT).body(body).unwrap()
@@ -97,6 +99,48 @@ async fn the_request_goes_on_as_it_came() {
     );
 }
 
+#[test]
+fn a_stack_whose_settings_are_a_closure_can_be_printed() {
+    let layer = IdentifyLayer::new()
+        .provider("openai")
+        .unwrap()
+        .settings(|_| CallSettings::new());
+    assert!(format!("{layer:?}").contains("openai"));
+    let stack = format!("{:?}", layer.layer("the service below"));
+    assert!(stack.contains("the service below") && stack.contains("openai"));
+}
+
+#[tokio::test]
+async fn errors_of_any_type_come_up_from_below() {
+    #[derive(Clone)]
+    struct Own(bool);
+    impl Service<Request<Full<Bytes>>> for Own {
+        type Response = Response<BoxAnswer>;
+        type Error = Error;
+        type Future = std::future::Ready<Result<Response<BoxAnswer>, Error>>;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+            Poll::Ready(if self.0 {
+                Ok(())
+            } else {
+                Err(Error::new(Kind::Refused(Refusal::BulkheadFull)))
+            })
+        }
+        fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
+            std::future::ready(Err(Error::new(Kind::Empty)))
+        }
+    }
+    for (ready, kind) in [
+        (true, Kind::Empty),
+        (false, Kind::Refused(Refusal::BulkheadFull)),
+    ] {
+        let (request, call) = with_call(script(&[Data("{}")]));
+        let failed = IdentifyLayer::new().layer(Own(ready)).oneshot(request);
+        let error: BoxError = failed.await.unwrap_err();
+        assert_eq!(Kind::of(&*error), kind);
+        assert_eq!(call.ledger().ended.unwrap().0.kind(), kind);
+    }
+}
+
 #[tokio::test]
 async fn a_request_without_a_body_gets_no_length() {
     let client = service_fn(async |request: Request<Full<Bytes>>| {
@@ -134,6 +178,21 @@ async fn an_answer_says_who_served_it() {
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["x-llm-provider"], "h");
     assert!(!response.headers().contains_key("x-llm-model"));
+}
+
+#[tokio::test]
+async fn an_answer_need_not_say_who_served_it() {
+    let stack = IdentifyLayer::new()
+        .stamp(false)
+        // Kept when the settings are set after it.
+        .settings(|_| CallSettings::new())
+        .layer(PeekLayer::new().layer(answering(200, SSE, GOOD)));
+    let response = stack
+        .oneshot(post(script(&[Data(STREAMING)])))
+        .await
+        .unwrap();
+    let mut names = response.headers().keys();
+    assert!(!names.any(|name| name.as_str().starts_with("x-llm-")));
 }
 
 #[test]

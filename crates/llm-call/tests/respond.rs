@@ -34,16 +34,20 @@ fn to(path: &str) -> Request<()> {
 
 /// What a caller at `path` gets when the stack fails with `error`.
 async fn failed(path: &str, error: impl Into<BoxError>) -> (u16, HeaderMap, Value) {
+    failed_with(RespondLayer::new(), path, error).await
+}
+
+async fn failed_with(
+    layer: RespondLayer,
+    path: &str,
+    error: impl Into<BoxError>,
+) -> (u16, HeaderMap, Value) {
     let mut error = Some(error.into());
     let stack = service_fn(move |_: Request<()>| {
         let error = error.take().unwrap();
         async move { Err::<Response<BoxAnswer>, BoxError>(error) }
     });
-    let response = RespondLayer::new()
-        .layer(stack)
-        .oneshot(to(path))
-        .await
-        .unwrap();
+    let response = layer.layer(stack).oneshot(to(path)).await.unwrap();
     let (parts, body) = response.into_parts();
     assert_eq!(parts.headers["content-type"], "application/json");
     let length = body.size_hint().exact();
@@ -326,19 +330,82 @@ async fn a_hint_is_rounded_up_to_whole_seconds() {
 }
 
 #[tokio::test]
-async fn the_message_is_the_chain_of_sources() {
+async fn with_client_retries_the_client_decides() {
+    const IN_BAND: &str = "{\"error\":{\"message\":\"we broke\",\"type\":\"server_error\"}}";
+    let layer = RespondLayer::new().client_retries(true);
+    let (_, headers, _) = failed_with(layer, CHAT, Error::new(Kind::ServerError)).await;
+    assert!(!headers.contains_key("x-should-retry"));
+    for (status, provider) in [
+        (503, None),
+        (503, Some("true")),
+        (400, Some("false")),
+        (200, None),
+        (200, Some("true")),
+    ] {
+        let client = service_fn(async |_: Request<()>| {
+            let mut response = answer(status, JSON, &[Data(IN_BAND)]);
+            if let Some(word) = provider {
+                let word = word.parse().unwrap();
+                response.headers_mut().insert("x-should-retry", word);
+            }
+            Ok::<_, Infallible>(response)
+        });
+        let stack = layer.layer(PeekLayer::new().layer(client));
+        let response = stack.oneshot(to(CHAT)).await.unwrap();
+        assert!(!response.status().is_success());
+        let word = response.headers().get("x-should-retry");
+        assert_eq!(word.map(|word| word.to_str().unwrap()), provider);
+    }
+}
+
+#[tokio::test]
+async fn the_message_shows_no_internals() {
     let source = Error::new(Kind::ConnectFailed)
         .with_source("error sending request for url (https://h/p?key=SECRET)");
     let error = Error::new(Kind::Refused(Refusal::NoTarget)).with_source(source);
     let (_, _, body) = failed(CHAT, error).await;
+    assert_eq!(body["error"]["message"], "no target is available");
+    let error = Error::new(Kind::RateLimited).with_retry_after(Some(Duration::from_millis(2001)));
+    let (_, _, body) = failed(MESSAGES, error).await;
+    assert_eq!(
+        body["error"]["message"],
+        "the provider's rate limit is reached; come back in 3 s"
+    );
+    // An error that is none of ours.
+    let (status, _, body) = failed(CHAT, "what?").await;
+    assert_eq!((status, &body["error"]["code"]), (502, &json!("unknown")));
+    assert_eq!(
+        body["error"]["message"],
+        "the call failed for an unknown reason"
+    );
+}
+
+#[tokio::test]
+async fn with_details_the_message_is_the_chain_of_sources() {
+    let layer = RespondLayer::new().details(true);
+    let source = Error::new(Kind::ConnectFailed)
+        .with_source("error sending request for url (https://h/p?key=SECRET)");
+    let error = Error::new(Kind::Refused(Refusal::NoTarget)).with_source(source);
+    let (_, _, body) = failed_with(layer, CHAT, error).await;
     assert_eq!(
         body["error"]["message"],
         "no target is available: no connection to the provider: \
          error sending request for url (https://h/p)"
     );
-    // An error that is none of ours.
-    let (status, _, body) = failed(CHAT, "what?").await;
-    assert_eq!((status, &body["error"]["code"]), (502, &json!("unknown")));
+    let (_, _, body) = failed_with(layer, CHAT, "what?").await;
+    assert_eq!(body["error"]["message"], "what?");
+}
+
+#[tokio::test]
+async fn an_error_event_shows_internals_only_with_details() {
+    for details in [false, true] {
+        let stack = RespondLayer::new()
+            .details(details)
+            .layer(PeekLayer::new().layer(answering(200, SSE, &[OPENAI_TOKEN, Break])));
+        let (_, text, _) = read(stack.oneshot(to(CHAT)).await.unwrap()).await;
+        assert!(text.contains("the answer was cut before its end"), "{text}");
+        assert_eq!(text.contains("connection reset"), details, "{text}");
+    }
 }
 
 #[tokio::test]

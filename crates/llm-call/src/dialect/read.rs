@@ -264,7 +264,7 @@ impl Notes {
     }
 
     fn index(&mut self, value: Value<'_>) {
-        if let Value::Number(index) = value {
+        if let Some(index) = value.count() {
             self.index = index;
         }
     }
@@ -296,7 +296,7 @@ impl Notes {
 
     fn usage(&mut self, path: &[Step], value: Value<'_>) {
         use Step::*;
-        let Value::Number(count) = value else { return };
+        let Some(count) = value.count() else { return };
         let usage = &mut self.usage;
         match path {
             [Tokens, InputTokens]

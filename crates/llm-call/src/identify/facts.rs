@@ -41,7 +41,7 @@ pub(crate) fn facts(path: &str, headers: &HeaderMap, body: &[u8]) -> Facts {
             Some(Capability::Embeddings | Capability::Moderation) => Some(false),
             _ => streamed,
         },
-        thinking: notes.thinking || (notes.budget_is_zero && is_dynamic_budget(body)),
+        thinking: notes.thinking,
         input_tokens: body.len() as u64 / 4,
         max_tokens: notes.max_tokens,
         tools: notes.tools,
@@ -85,23 +85,12 @@ fn model_of_path(path: &str) -> Option<Box<str>> {
         .then(|| Box::from(model))
 }
 
-/// Gemini's `thinkingBudget: -1`: as much as the model likes. The walk shows it as 0.
-fn is_dynamic_budget(body: &[u8]) -> bool {
-    const KEY: &[u8] = b"\"thinkingBudget\"";
-    memchr::memmem::find(body, KEY).is_some_and(|at| {
-        let rest = body[at + KEY.len()..].trim_ascii_start();
-        rest.strip_prefix(b":")
-            .is_some_and(|value| value.trim_ascii_start().starts_with(b"-"))
-    })
-}
-
 /// What the body says.
 #[derive(Default)]
 struct Notes {
     model: Option<Box<str>>,
     stream: Option<bool>,
     thinking: bool,
-    budget_is_zero: bool,
     max_tokens: Option<u64>,
     tools: bool,
     json: bool,
@@ -123,7 +112,7 @@ impl Notes {
                 | [GenerationConfig, MaxOutputTokensCamel]
                 | [Options, NumPredict],
                 Value::Number(tokens),
-            ) if tokens > 0 => self.max_tokens = Some(tokens),
+            ) if tokens > 0 => self.max_tokens = value.count(),
 
             ([ReasoningEffort] | [Reasoning, Effort], Value::Text(effort)) => {
                 self.thinking |= !matches!(effort, "none" | "minimal" | "");
@@ -141,15 +130,13 @@ impl Notes {
                 | [GenerationConfig, ThinkingConfig, IncludeThoughts],
                 Value::Bool(on),
             ) => self.thinking |= on,
-            ([GenerationConfig, ThinkingConfig, ThinkingBudget], Value::Number(0)) => {
-                self.budget_is_zero = true;
+            ([Thinking, BudgetTokens] | [Reasoning, MaxTokens], Value::Number(budget)) => {
+                self.thinking |= budget > 0;
             }
-            (
-                [Thinking, BudgetTokens]
-                | [Reasoning, MaxTokens]
-                | [GenerationConfig, ThinkingConfig, ThinkingBudget],
-                Value::Number(budget),
-            ) => self.thinking |= budget > 0,
+            // -1 is as much as the model likes.
+            ([GenerationConfig, ThinkingConfig, ThinkingBudget], Value::Number(budget)) => {
+                self.thinking |= budget != 0;
+            }
 
             ([Tools | Functions, Item], _) => self.tools = true,
 

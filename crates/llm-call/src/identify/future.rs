@@ -63,6 +63,7 @@ pin_project! {
         stage: Stage<S, ReqB, S::Future>,
         call: Call,
         guard: CallGuard,
+        stamp: bool,
     }
 }
 
@@ -99,6 +100,7 @@ where
         call: Call,
         provider: Option<Target>,
         max_body: usize,
+        stamp: bool,
     ) -> Self {
         IdentifyFuture {
             stage: Stage::Reading {
@@ -109,13 +111,15 @@ where
             },
             guard: CallGuard(Some(call.clone())),
             call,
+            stamp,
         }
     }
 }
 
 impl<S, ReqB, B> Future for IdentifyFuture<S, ReqB>
 where
-    S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = BoxError>,
+    S: Service<Request<Full<Bytes>>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
     ReqB: Body,
     ReqB::Error: Into<BoxError>,
     B: Answer,
@@ -140,12 +144,12 @@ where
                     (Ok(_), None) => polled_after_ready(),
                 },
                 StageProj::Readying { inner, request } => match ready!(inner.poll_ready(cx)) {
-                    Err(error) => break Err(error),
+                    Err(error) => break Err(error.into()),
                     Ok(()) => Stage::Calling {
                         future: inner.call(request.take().unwrap_or_else(|| polled_after_ready())),
                     },
                 },
-                StageProj::Calling { future } => break ready!(future.poll(cx)),
+                StageProj::Calling { future } => break ready!(future.poll(cx)).map_err(Into::into),
                 StageProj::Done => polled_after_ready(),
             };
             this.stage.set(next);
@@ -156,7 +160,9 @@ where
         let mut guard = std::mem::replace(this.guard, CallGuard(None));
         Poll::Ready(match result {
             Ok(mut response) => {
-                stamp(&mut response, this.call.sent());
+                if *this.stamp {
+                    stamp(&mut response, this.call.sent());
+                }
                 Ok(response.map(|body| Guarded::new(body, guard)))
             }
             Err(error) => {

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use http::request::Parts;
 use tower_layer::Layer;
@@ -40,7 +40,8 @@ use crate::{CallSettings, InvalidTarget, Target};
 /// # Streaming
 ///
 /// Request bodies are held whole; answers pass frame by frame. Each answer says who served it:
-/// `x-llm-provider`, `x-llm-model` and `x-llm-attempts` (attempts sent when it was committed).
+/// `x-llm-provider`, `x-llm-model` and `x-llm-attempts` (attempts sent when it was committed);
+/// [`IdentifyLayer::stamp`] turns that off.
 ///
 /// # Clone and shared state
 ///
@@ -58,20 +59,23 @@ use crate::{CallSettings, InvalidTarget, Target};
 /// [`Kind::Cancelled`](crate::Kind::Cancelled) when it breaks off. Errors from below pass
 /// as they are. JSON that cannot be read is no error here: the request goes on, and the provider
 /// answers it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct IdentifyLayer<F = fn(&Parts) -> CallSettings> {
     pub(super) settings: F,
     pub(super) provider: Option<Target>,
     pub(super) max_body: usize,
+    pub(super) stamp: bool,
 }
 
 impl IdentifyLayer {
-    /// Default settings for each call; the host as the provider; bodies of 32 MiB at most.
+    /// Default settings for each call; the host as the provider; bodies of 32 MiB at most; answers
+    /// that say who served them.
     pub fn new() -> IdentifyLayer {
         IdentifyLayer {
             settings: |_| CallSettings::new(),
             provider: None,
             max_body: 32 * 1024 * 1024,
+            stamp: true,
         }
     }
 }
@@ -95,6 +99,7 @@ impl<F> IdentifyLayer<F> {
             settings,
             provider: self.provider,
             max_body: self.max_body,
+            stamp: self.stamp,
         }
     }
 
@@ -102,6 +107,14 @@ impl<F> IdentifyLayer<F> {
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
+        self
+    }
+
+    /// Whether an answer says in its headers who served it: `x-llm-provider`, `x-llm-model`,
+    /// `x-llm-attempts`. Default: `true`. Turn it off where callers must not learn that.
+    #[must_use]
+    pub fn stamp(mut self, on: bool) -> Self {
+        self.stamp = on;
         self
     }
 
@@ -114,6 +127,17 @@ impl<F> IdentifyLayer<F> {
     pub fn provider(mut self, name: &str) -> Result<Self, InvalidTarget> {
         self.provider = Some(Target::new(name, None, None)?);
         Ok(self)
+    }
+}
+
+// By hand: closures are no `Debug`, and the stack is.
+impl<F> fmt::Debug for IdentifyLayer<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IdentifyLayer")
+            .field("provider", &self.provider)
+            .field("max_body", &self.max_body)
+            .field("stamp", &self.stamp)
+            .finish_non_exhaustive()
     }
 }
 

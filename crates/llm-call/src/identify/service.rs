@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -13,7 +14,6 @@ use super::{CallGuard, IdentifyFuture, IdentifyLayer};
 use crate::{Answer, BoxError, Call, CallSettings, Guarded};
 
 /// The service of [`IdentifyLayer`].
-#[derive(Debug)]
 pub struct Identify<S, F = fn(&Parts) -> CallSettings> {
     inner: S,
     settings: Arc<IdentifyLayer<F>>,
@@ -34,9 +34,19 @@ impl<S: Clone, F> Clone for Identify<S, F> {
     }
 }
 
+impl<S: fmt::Debug, F> fmt::Debug for Identify<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identify")
+            .field("inner", &self.inner)
+            .field("settings", &self.settings)
+            .finish()
+    }
+}
+
 impl<S, F, ReqB, B> Service<Request<ReqB>> for Identify<S, F>
 where
-    S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = BoxError> + Clone,
+    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
     F: Fn(&Parts) -> CallSettings,
     ReqB: Body,
     ReqB::Error: Into<BoxError>,
@@ -64,6 +74,7 @@ where
             call,
             self.settings.provider.clone(),
             self.settings.max_body,
+            self.settings.stamp,
         )
     }
 }

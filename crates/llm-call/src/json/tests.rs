@@ -40,11 +40,13 @@ fn an_array_at_the_root_is_many_roots() {
 #[test]
 fn numbers_are_cut_to_whole_ones() {
     assert_eq!(
-        shown("[-1,2.9,1e30]"),
+        shown("[-1,-2.9,2.9,1e30,18446744073709551615]"),
         [
-            "[] Number(0)",
+            "[] Number(-1)",
+            "[] Number(-2)",
             "[] Number(2)",
-            "[] Number(18446744073709551615)"
+            "[] Number(9223372036854775807)",
+            "[] Number(9223372036854775807)"
         ]
     );
 }
@@ -80,8 +82,8 @@ fn a_text_must_be_json_to_its_end() {
 #[test]
 fn numbers_of_arbitrary_precision_are_numbers() {
     assert_eq!(
-        shown(r#"{"done":{"$serde_json::private::Number":"12"}}"#)[1],
-        "[Done] Number(12)"
+        shown(r#"{"done":{"$serde_json::private::Number":"-12"}}"#)[1],
+        "[Done] Number(-12)"
     );
 }
 

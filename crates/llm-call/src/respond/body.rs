@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use super::{events::Events, form, message};
+use super::{convert::Caller, events::Events, form, message};
 use crate::{Answer, BoxError, Dialect, Framing, Outcome, peek::longer};
 
 /// What a body said when it was read ahead.
@@ -53,7 +53,7 @@ pin_project! {
 #[derive(Debug)]
 struct Stream {
     events: Events,
-    dialect: Dialect,
+    caller: Caller,
     /// What was handed on last: the events of some dialects are numbered.
     last: Bytes,
     /// Trailers that wait for what is left of the data.
@@ -63,10 +63,10 @@ struct Stream {
 
 impl<B: Answer> RespondBody<B> {
     /// The body below; with a framing, errors become events.
-    pub(super) fn passing(body: B, framing: Option<Framing>, dialect: Dialect) -> Self {
+    pub(super) fn passing(body: B, framing: Option<Framing>, caller: Caller) -> Self {
         let stream = framing.map(|framing| Stream {
             events: Events::new(framing),
-            dialect,
+            caller,
             last: Bytes::new(),
             trailers: None,
             ended: false,
@@ -96,7 +96,7 @@ impl Stream {
         if data.is_empty() {
             return None;
         }
-        if self.dialect == Dialect::OpenAiResponses {
+        if self.caller.dialect == Dialect::OpenAiResponses {
             self.last = data.clone();
         }
         Some(Frame::data(data))
@@ -149,8 +149,8 @@ impl Stream {
         let outcome = Outcome::of_error(&*error);
         Ok(Frame::data(Bytes::from(form::event(
             outcome.kind,
-            &message::of_error(outcome.kind, &*error),
-            self.dialect,
+            &message::of_error(outcome, &*error, self.caller.settings.details),
+            self.caller.dialect,
             self.events.framing(),
             &self.last,
         ))))

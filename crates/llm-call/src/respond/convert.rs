@@ -3,7 +3,6 @@
 use std::{
     pin::Pin,
     task::{Context, Poll},
-    time::Duration,
 };
 
 use bytes::Bytes;
@@ -16,7 +15,7 @@ use http::{
 use serde_json::Value;
 
 use super::{
-    RespondBody,
+    RespondBody, RespondLayer,
     body::{Ahead, data_of},
     form, message,
 };
@@ -32,7 +31,7 @@ const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Caller {
     pub(super) dialect: Dialect,
-    pub(super) error_events: bool,
+    pub(super) settings: RespondLayer,
 }
 
 impl Caller {
@@ -50,7 +49,7 @@ impl Caller {
         if !status.is_informational() {
             remove_hop_headers(&mut parts.headers);
         }
-        let framing = if self.error_events && status.is_success() {
+        let framing = if self.settings.error_events && status.is_success() {
             framing(&parts.headers)
         } else {
             None
@@ -59,16 +58,16 @@ impl Caller {
             parts.headers.remove(CONTENT_LENGTH);
         }
         if status.is_client_error() || status.is_server_error() {
-            set_should_retry(&mut parts.headers, outcome.kind);
+            self.set_should_retry(&mut parts.headers, outcome.kind);
         }
-        let body = RespondBody::passing(body, framing, self.dialect);
+        let body = RespondBody::passing(body, framing, self);
         Response::from_parts(parts, body)
     }
 
     /// No answer came.
     pub(super) fn error<B: Answer>(self, error: &BoxError) -> Response<RespondBody<B>> {
         let outcome = Outcome::of_error(&**error);
-        let message = message::of_error(outcome.kind, &**error);
+        let message = message::of_error(outcome, &**error, self.settings.details);
         self.failure(HeaderMap::new(), outcome, &message, None)
     }
 
@@ -88,7 +87,7 @@ impl Caller {
             // A refusal in the form of an answer, which every client reads as one.
             return Response::from_parts(parts, RespondBody::unchanged(body, ahead));
         }
-        let message = message::of_kind(outcome.kind);
+        let message = message::of_outcome(outcome);
         self.failure(parts.headers, outcome, &message, theirs)
     }
 
@@ -103,22 +102,28 @@ impl Caller {
         headers.remove(CONTENT_LENGTH);
         headers.remove(CONTENT_ENCODING);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let hint = outcome.retry_after.or(match outcome.kind {
-            Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent) => {
-                Some(Duration::from_secs(1))
-            }
-            _ => None,
-        });
-        if let Some(hint) = hint {
-            let millis = u64::try_from(hint.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        if let Some(hint) = form::hint(outcome) {
+            let millis = form::millis(hint);
             headers.insert(RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
             headers.insert("retry-after-ms", HeaderValue::from(millis));
         }
-        set_should_retry(&mut headers, outcome.kind);
+        self.set_should_retry(&mut headers, outcome.kind);
         let mut response = Response::new(RespondBody::json(text));
         *response.status_mut() = form::status(outcome.kind, self.dialect);
         *response.headers_mut() = headers;
         response
+    }
+
+    /// Every target was tried as often as was sound: the caller's client would only repeat it. Not
+    /// so where nothing was sent.
+    fn set_should_retry(self, headers: &mut HeaderMap, kind: Kind) {
+        let unsent = matches!(
+            kind,
+            Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent | Refusal::NoTarget)
+        );
+        if !self.settings.client_retries && !unsent {
+            headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
+        }
     }
 }
 
@@ -128,17 +133,6 @@ fn remove_hop_headers(headers: &mut HeaderMap) {
     headers.remove(TRANSFER_ENCODING);
     headers.remove("keep-alive");
     headers.remove("proxy-connection");
-}
-
-/// Every target was tried as often as was sound: the caller's client would only repeat it. Not so
-/// where nothing was sent.
-fn set_should_retry(headers: &mut HeaderMap, kind: Kind) {
-    if !matches!(
-        kind,
-        Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent | Refusal::NoTarget)
-    ) {
-        headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
-    }
 }
 
 /// How events are told apart in an answer, if it is one of events that can be read.

@@ -1,9 +1,11 @@
 //! How a failure is written down for a caller: status and JSON, by the dialect of its request.
 
+use std::time::Duration;
+
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{Dialect, Framing, Kind, Refusal};
+use crate::{Dialect, Framing, Kind, Outcome, Refusal};
 
 /// The dialect that a caller's errors are written in.
 ///
@@ -131,6 +133,19 @@ pub(super) fn status(kind: Kind, dialect: Dialect) -> StatusCode {
         _ => row.status,
     };
     StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY)
+}
+
+/// When to come back. What is full now will have room again soon.
+pub(super) fn hint(outcome: Outcome) -> Option<Duration> {
+    outcome.retry_after.or(match outcome.kind {
+        Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent) => Some(Duration::from_secs(1)),
+        _ => None,
+    })
+}
+
+/// Whole milliseconds, rounded up.
+pub(super) fn millis(hint: Duration) -> u64 {
+    u64::try_from(hint.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// The object that says what failed, without what is around it.

@@ -18,13 +18,12 @@ use super::Respond;
 /// | an error | a status by its kind: 504 timed out, 503 refused, 502 no usable answer, … |
 /// | an error within a stream | a last event that says so |
 ///
-/// Failing answers carry `x-should-retry: false`: the layers below have tried what is sound, and a
-/// client's own retries would multiply theirs. Only where nothing was sent (bulkhead full, budget
-/// spent, no target) it is left out. Hints are handed on as `retry-after` (whole seconds, rounded
+/// Failing answers carry `x-should-retry: false`; see [`RespondLayer::client_retries`]. Hints are handed on as `retry-after` (whole seconds, rounded
 /// up) and `retry-after-ms`; a full bulkhead or a spent budget without a hint says one second.
 ///
-/// The message of an error is its chain of sources, bounded to 1 KiB; URLs in it lose their query
-/// and user. Headers that belong to one connection (`connection`, `transfer-encoding`) are not
+/// The message of an error says what kind of failure it was, and when to come back if that is known;
+/// an error of the provider's keeps its own words. What the layers below know, the names of targets
+/// and the texts of their errors, stays inside: see [`RespondLayer::details`]. Headers that belong to one connection (`connection`, `transfer-encoding`) are not
 /// handed on.
 ///
 /// # Example
@@ -65,13 +64,19 @@ use super::Respond;
 /// does not have the error.
 #[derive(Clone, Copy, Debug)]
 pub struct RespondLayer {
-    error_events: bool,
+    pub(super) error_events: bool,
+    pub(super) client_retries: bool,
+    pub(super) details: bool,
 }
 
 impl RespondLayer {
-    /// With error events.
+    /// With error events, without retries of the caller's client, and without details.
     pub fn new() -> RespondLayer {
-        RespondLayer { error_events: true }
+        RespondLayer {
+            error_events: true,
+            client_retries: false,
+            details: false,
+        }
     }
 
     /// Whether an error within a stream becomes its last event. Without, the body fails, and a
@@ -79,6 +84,33 @@ impl RespondLayer {
     #[must_use]
     pub fn error_events(mut self, on: bool) -> Self {
         self.error_events = on;
+        self
+    }
+
+    /// Whether the caller's client decides on its own if it sends a failed request again.
+    /// Default: `false`.
+    ///
+    /// Without, failing answers carry `x-should-retry: false`, which the official SDKs obey. Every
+    /// target was tried as often as was sound by then, and a client's own retries multiply: two of
+    /// them over three attempts are nine requests, sent while the provider is down. The header is
+    /// left out where nothing was sent (bulkhead full, budget spent, no target).
+    ///
+    /// With, an `x-should-retry` of the provider is handed on, and none is added.
+    #[must_use]
+    pub fn client_retries(mut self, on: bool) -> Self {
+        self.client_retries = on;
+        self
+    }
+
+    /// Whether the message of an error is its whole chain of sources: targets, the HTTP client's
+    /// own words, what to set to avoid it. Default: `false`.
+    ///
+    /// For gateways whose callers are colleagues; the caller of a public service learns from it
+    /// how the service is built. It is bounded to 1 KiB, and URLs in it lose their user and query,
+    /// where keys may stand.
+    #[must_use]
+    pub fn details(mut self, on: bool) -> Self {
+        self.details = on;
         self
     }
 }
@@ -93,6 +125,6 @@ impl<S> Layer<S> for RespondLayer {
     type Service = Respond<S>;
 
     fn layer(&self, inner: S) -> Respond<S> {
-        Respond::new(inner, self.error_events)
+        Respond::new(inner, *self)
     }
 }

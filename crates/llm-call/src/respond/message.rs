@@ -1,28 +1,42 @@
-//! What a caller reads about an error: its chain of sources, without secrets, and bounded.
+//! What a caller reads about a failure: its kind, or the chain of sources, without secrets and
+//! bounded.
 
 use std::{error::Error as StdError, fmt::Write};
 
-use crate::Kind;
+use super::form::{hint, millis};
+use crate::{Kind, Outcome};
 
 /// The longest message, in bytes.
 const MAX: usize = 1024;
 
-/// The sentence for a failure without an error: what it was.
-pub(super) fn of_kind(kind: Kind) -> String {
-    // Clients of Anthropic's API look for these very words.
-    if kind == Kind::ContextTooLong {
-        return format!("prompt is too long: {}", kind.describe());
+/// What clients of Anthropic's API look for.
+const TOO_LONG: &str = "prompt is too long";
+
+/// What it was, and when to come back.
+pub(super) fn of_outcome(outcome: Outcome) -> String {
+    let mut message = outcome.kind.describe().to_owned();
+    if outcome.kind == Kind::ContextTooLong {
+        message = format!("{TOO_LONG}: {message}");
     }
-    kind.describe().to_owned()
+    if let Some(hint) = hint(outcome).filter(|hint| !hint.is_zero()) {
+        message += &format!("; come back in {} s", millis(hint).div_ceil(1000));
+    }
+    message
 }
 
-/// The error and its sources, outermost first, each said once.
-pub(super) fn of_error(kind: Kind, error: &(dyn StdError + 'static)) -> String {
-    let mut message = if kind == Kind::ContextTooLong {
-        String::from("prompt is too long")
-    } else {
-        String::new()
-    };
+/// What an error is called; with details, it and its sources, outermost first, each said once.
+pub(super) fn of_error(
+    outcome: Outcome,
+    error: &(dyn StdError + 'static),
+    details: bool,
+) -> String {
+    if !details {
+        return of_outcome(outcome);
+    }
+    let mut message = String::new();
+    if outcome.kind == Kind::ContextTooLong {
+        message += TOO_LONG;
+    }
     let mut next = Some(error);
     while let Some(error) = next {
         let mut text = String::new();
@@ -77,15 +91,53 @@ fn without_secrets(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Error;
+    use crate::{Error, Refusal};
+
+    fn chain(error: &Error) -> String {
+        of_error(error.outcome(), error, true)
+    }
+
+    #[test]
+    fn without_details_the_kind_and_the_hint_are_all() {
+        let source = Error::new(Kind::ConnectFailed).with_source("at https://internal:8080/");
+        for (kind, hint, message) in [
+            (Kind::Unknown, None, "the call failed for an unknown reason"),
+            (
+                Kind::RateLimited,
+                Some(6001),
+                "the provider's rate limit is reached; come back in 7 s",
+            ),
+            (
+                Kind::RateLimited,
+                Some(0),
+                "the provider's rate limit is reached",
+            ),
+            (
+                Kind::Refused(Refusal::BulkheadFull),
+                None,
+                "the bulkhead is full; come back in 1 s",
+            ),
+            (
+                Kind::ContextTooLong,
+                None,
+                "prompt is too long: the prompt does not fit the model's context window",
+            ),
+        ] {
+            let error = Error::new(kind)
+                .with_target(crate::Target::new("secret-provider", None, None).ok())
+                .with_retry_after(hint.map(std::time::Duration::from_millis))
+                .with_source(chain(&source));
+            assert_eq!(of_error(error.outcome(), &error, false), message);
+        }
+    }
 
     #[test]
     fn each_level_is_said_once() {
         let source = Error::new(Kind::ConnectFailed);
         let middle = Error::new(Kind::ConnectFailed).with_source(source);
-        let error = Error::new(Kind::Refused(crate::Refusal::NoTarget)).with_source(middle);
+        let error = Error::new(Kind::Refused(Refusal::NoTarget)).with_source(middle);
         assert_eq!(
-            of_error(error.kind(), &error),
+            chain(&error),
             "no target is available: no connection to the provider"
         );
     }
@@ -119,7 +171,7 @@ mod tests {
     #[test]
     fn a_message_is_bounded_within_a_character() {
         let error = Error::new(Kind::Unknown).with_source("é".repeat(4000));
-        let message = of_error(Kind::Unknown, &error);
+        let message = chain(&error);
         assert!(message.len() <= MAX + '…'.len_utf8() && message.ends_with("é…"));
     }
 }

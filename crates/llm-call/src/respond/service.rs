@@ -7,22 +7,22 @@ use std::{
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::{RespondBody, RespondFuture, convert::Caller, form::dialect_of};
+use super::{RespondBody, RespondFuture, RespondLayer, convert::Caller, form::dialect_of};
 use crate::{Answer, BoxError};
 
 /// The service of [`RespondLayer`](crate::RespondLayer).
 pub struct Respond<S> {
     inner: S,
-    error_events: bool,
+    settings: RespondLayer,
     /// Why the service below did not become ready: the answer to the next call.
     unready: Option<BoxError>,
 }
 
 impl<S> Respond<S> {
-    pub(super) fn new(inner: S, error_events: bool) -> Respond<S> {
+    pub(super) fn new(inner: S, settings: RespondLayer) -> Respond<S> {
         Respond {
             inner,
-            error_events,
+            settings,
             unready: None,
         }
     }
@@ -30,7 +30,7 @@ impl<S> Respond<S> {
 
 impl<S: Clone> Clone for Respond<S> {
     fn clone(&self) -> Self {
-        Respond::new(self.inner.clone(), self.error_events)
+        Respond::new(self.inner.clone(), self.settings)
     }
 }
 
@@ -57,7 +57,7 @@ where
     fn call(&mut self, request: Request<ReqB>) -> Self::Future {
         let caller = Caller {
             dialect: dialect_of(request.uri().path(), request.headers()),
-            error_events: self.error_events,
+            settings: self.settings,
         };
         match self.unready.take() {
             Some(error) => RespondFuture::failed(error, caller),
@@ -70,7 +70,7 @@ impl<S: fmt::Debug> fmt::Debug for Respond<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Respond")
             .field("inner", &self.inner)
-            .field("error_events", &self.error_events)
+            .field("settings", &self.settings)
             .field("unready", &self.unready)
             .finish()
     }

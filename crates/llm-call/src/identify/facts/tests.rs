@@ -196,6 +196,11 @@ fn the_facts_of_each_dialect() {
         ),
         (
             GEMINI,
+            r#"{"labels":{"thinkingBudget":-1},"generationConfig":{"thinkingConfig":{"thinkingBudget":0}}}"#,
+            "gemini gemini-2.5-pro chat whole",
+        ),
+        (
+            GEMINI,
             r#"{"generationConfig":{"thinkingConfig":{"thinkingLevel":"HIGH"}}}"#,
             "gemini gemini-2.5-pro chat whole thinking",
         ),
