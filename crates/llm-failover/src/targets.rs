@@ -350,25 +350,28 @@ impl Targets {
         }
         // A guess of ours is no reason to refuse a call that has nowhere else to go.
         let mut pool = if usable == 0 { needed } else { usable };
+        // What another copy has taken may be given back until the next one fails.
+        let mut taken = 0u64;
         while pool != 0 {
             let index = self.pick(order, pool);
             pool &= !(1 << index);
             // A model that cannot be named rules this target out, and not those with their own.
             let Ok(target) = self.resolve(index, facts) else {
+                order.left &= !(1 << index);
                 continue;
             };
-            // One that another copy has taken may be given back until this one fails.
             if let Some(lease) = call.lease(&target) {
                 order.left &= !(1 << index);
                 // Targets that rest by a guess are left too: they are asked when the others failed.
-                let others = (usable | needed) & order.left;
+                let others = (usable | needed) & order.left & !taken;
                 return Next::Target {
                     index,
                     lease,
                     others: others.count_ones(),
-                    is_last: possible == 1 << index,
+                    is_last: possible & order.left == 0,
                 };
             }
+            taken |= 1 << index;
         }
         Next::None { soonest }
     }

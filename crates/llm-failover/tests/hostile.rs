@@ -169,6 +169,24 @@ async fn a_target_that_another_copy_gives_back_is_tried() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t01_a_target_that_another_copy_has_taken_claims_no_share() {
+    let targets = Targets::ordered(["a:m", "b:m", "c"]).unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    let inner = service_fn(move |request: Request<()>| {
+        let attempt = request.extensions().get::<Attempt>().unwrap();
+        log.lock().unwrap().push(attempt.alternatives);
+        std::future::ready::<Answering>(Err(Error::new(Kind::ConnectFailed).into()))
+    });
+    let call = call();
+    let lease = call.lease(&"a:m".parse().unwrap()).unwrap();
+    let service = FailoverLayer::new(targets).layer(inner);
+    let _ = service.oneshot(request(&call)).await;
+    assert_eq!(*seen.lock().unwrap(), [1, 0]);
+    drop(lease);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r17_a_cap_that_another_copy_used_up_hides_no_failure() {
     for (first, expected) in [
         (Status(503), Kind::Overloaded),
