@@ -423,6 +423,8 @@ pub struct Attempt {
     pub alternatives: u32,
     /// The dialect that the target speaks; `None` where the path tells.
     pub dialect: Option<Dialect>,
+    /// A Peek above has counted this copy and keeps its record.
+    pub(crate) counted: bool,
 }
 
 impl Attempt {

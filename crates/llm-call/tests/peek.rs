@@ -599,6 +599,23 @@ async fn the_ledger_gets_one_record_an_attempt() {
     assert_eq!(call.sent(), 6);
 }
 
+#[tokio::test]
+async fn c01_two_peeks_count_an_attempt_once() {
+    let call = Call::open(CallSettings::new().max_attempts(1));
+    let client = tower::service_fn(|_: http::Request<()>| async {
+        Ok::<_, llm_call::BoxError>(response(200, JSON, Script::new([Do::Data(WHOLE)])))
+    });
+    let service = tower::ServiceBuilder::new()
+        .layer(PeekLayer::new())
+        .layer(PeekLayer::new())
+        .service(client);
+    let answer = tower::ServiceExt::oneshot(service, with_call(&call)).await;
+    assert!(answer.unwrap().outcome().is_success());
+    let ledger = call.ledger();
+    assert_eq!(ledger.entries.len(), 1);
+    assert_eq!(ledger.entries[0].kind, Some(Kind::Success));
+}
+
 #[tokio::test(start_paused = true)]
 async fn t07_nothing_is_sent_after_the_deadline() {
     let call = Call::open(CallSettings::new().timeout(second()));

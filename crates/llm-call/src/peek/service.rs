@@ -5,7 +5,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
 use http_body::Body;
 use tokio::time::Instant;
 use tower_service::Service;
@@ -14,7 +14,7 @@ use super::{
     PeekFuture, Peeked, Settings,
     future::{Sent, Stage},
 };
-use crate::{Attempt, BoxError, Call, Classify, Dialect, Standard};
+use crate::{Attempt, BoxError, Call, Classify, Dialect, Error, Standard, call::Record};
 
 /// The service of [`PeekLayer`](crate::PeekLayer).
 pub struct Peek<S, C = Standard> {
@@ -62,17 +62,14 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, request: Request<ReqB>) -> Self::Future {
+    fn call(&mut self, mut request: Request<ReqB>) -> Self::Future {
         let started = Instant::now();
+        let record = match count(request.extensions_mut(), started) {
+            Ok(record) => record,
+            Err(error) => return PeekFuture::new(Stage::Refused { error: Some(error) }),
+        };
         let none = Attempt::default();
         let attempt = request.extensions().get::<Attempt>().unwrap_or(&none);
-        let record = match request.extensions().get::<Call>() {
-            None => None,
-            Some(call) => match call.send(attempt, started) {
-                Ok(record) => Some(record),
-                Err(error) => return PeekFuture::new(Stage::Refused { error: Some(error) }),
-            },
-        };
         let sent = Sent {
             method: request.method().clone(),
             dialect: attempt
@@ -88,4 +85,17 @@ where
             sent: Some(sent),
         })
     }
+}
+
+/// Counts the attempt and opens its record, where there is a call and no Peek above has done so.
+fn count(extensions: &mut Extensions, now: Instant) -> Result<Option<Record>, Error> {
+    let Some(call) = extensions.get::<Call>().cloned() else {
+        return Ok(None);
+    };
+    let attempt = extensions.get_or_insert_default::<Attempt>();
+    if attempt.counted {
+        return Ok(None);
+    }
+    attempt.counted = true;
+    call.send(attempt, now).map(Some)
 }
