@@ -198,6 +198,6 @@ fn events_after_the_first_token_allocate_nothing() {
 #[test]
 fn an_open_stream_holds_little() {
     assert!(held(peek(), request) <= 576);
-    // The bodies of five layers, and the call with its ledger and its targets: 468 bytes.
+    // About 800 are the bodies of the layers, the rest is the call with its ledger and targets.
     assert!(held(stack(), request) <= 1280);
 }
