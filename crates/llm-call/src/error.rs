@@ -88,7 +88,8 @@ impl fmt::Display for Error {
             write!(f, " ({target})")?;
         }
         if let Some(hint) = self.0.outcome.retry_after {
-            write!(f, "; come back in {hint:?}")?;
+            let millis = hint.as_nanos().div_ceil(1_000_000);
+            write!(f, "; come back in {millis} ms")?;
         }
         Ok(())
     }

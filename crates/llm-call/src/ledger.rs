@@ -8,6 +8,22 @@ use crate::{Cause, Ending, Kind, Target, Usage};
 ///
 /// All times count from the opening of the call. `Display` is one line a step, for a log or an
 /// error message. Secrets never get in: nothing of a header or a body is kept.
+///
+/// # Example
+///
+/// Open the call yourself, keep a clone, and read it when the answer has ended:
+///
+/// ```
+/// use std::time::Duration;
+/// use llm_call::{Call, CallSettings};
+///
+/// # fn send(_: http::Request<()>) {}
+/// let call = Call::open(CallSettings::new().tenant("acme").timeout(Duration::from_secs(4)));
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(call.clone());
+/// send(request);
+/// println!("{}", call.ledger());
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Ledger {

@@ -130,6 +130,9 @@ impl Target {
             return Err(InvalidTarget("the provider has a colon"));
         }
         let mut text = String::from(provider);
+        if model.is_some_and(|model| model.starts_with("//")) {
+            return Err(InvalidTarget("it is a URL; give that to the provider"));
+        }
         let model = model.filter(|model| !model.is_empty());
         if let Some(model) = model {
             text.push(':');
@@ -293,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_is_no_target_is_refused_with_a_reason() {
-        for text in ["", ":m", "a:", "a\n:m", "a:m\0"] {
+        for text in ["", ":m", "a:", "a\n:m", "a:m\0", "http://h/v1"] {
             let error = text.parse::<Target>().unwrap_err();
             assert!(error.to_string().contains("provider[:model]"), "{error}");
         }

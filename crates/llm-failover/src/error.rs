@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::{error::Error as StdError, fmt, time::Duration};
 
 use llm_call::{Kind, Target};
 
@@ -19,11 +19,42 @@ pub struct FailedAttempt {
     pub kind: Kind,
     /// How long it took.
     pub took: Duration,
+    /// What lay beneath, in the words of the innermost source; `None` where the provider gave an
+    /// answer, or where there was nothing beneath.
+    pub cause: Option<Box<str>>,
+}
+
+/// The longest cause that is kept, in bytes.
+const LONGEST_CAUSE: usize = 200;
+
+/// The innermost source: "connection refused" rather than what it led to. URLs, which may hold
+/// keys, stand further out.
+fn cause(error: &(dyn StdError + 'static)) -> Option<Box<str>> {
+    let mut innermost = error.source()?;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    let text = innermost.to_string();
+    let end = (0..=text.len().min(LONGEST_CAUSE))
+        .rev()
+        .find(|end| text.is_char_boundary(*end))?;
+    Some(text[..end].into())
 }
 
 impl AllFailed {
-    pub(crate) fn push(&mut self, target: Target, kind: Kind, took: Duration) {
-        self.attempts.push(FailedAttempt { target, kind, took });
+    pub(crate) fn push(
+        &mut self,
+        target: Target,
+        kind: Kind,
+        took: Duration,
+        error: Option<&(dyn StdError + 'static)>,
+    ) {
+        self.attempts.push(FailedAttempt {
+            target,
+            kind,
+            took,
+            cause: error.and_then(cause),
+        });
     }
 
     /// The attempts, in the order they were made. Empty when no target was available.
@@ -49,6 +80,9 @@ impl fmt::Display for AllFailed {
                 attempt.kind,
                 attempt.took.as_millis()
             )?;
+            if let Some(cause) = &attempt.cause {
+                write!(f, " ({cause})")?;
+            }
         }
         Ok(())
     }

@@ -233,8 +233,9 @@ where
             // It was the only target, and what it said is all there is to say.
             return Some(result);
         }
+        let error = result.as_ref().err().map(|error| &**error as _);
         this.failed
-            .push(target, outcome.kind, now - under_way.since);
+            .push(target, outcome.kind, now - under_way.since, error);
         *this.last = Some(outcome);
         if let Ok(response) = result {
             *this.answer = Some(response);

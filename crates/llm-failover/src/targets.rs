@@ -226,6 +226,11 @@ impl Targets {
         self.0.settings.entries.len()
     }
 
+    /// The targets as they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &Target> {
+        self.0.settings.entries.iter().map(|entry| &entry.base)
+    }
+
     /// What each target is doing now.
     pub fn snapshot(&self) -> Vec<TargetState> {
         let now = Instant::now();

@@ -1,8 +1,9 @@
 use std::{collections::HashMap, fmt, sync::Arc};
 
+use llm_call::Target;
 use tower_layer::Layer;
 
-use crate::{Provide, Provider};
+use crate::{InvalidProvider, Provide, Provider};
 
 /// Turns a target into a concrete call: URL, key, model name, headers. See the
 /// [crate docs](crate) for an example.
@@ -22,6 +23,52 @@ impl ProviderLayer {
     pub fn provider(mut self, name: impl Into<String>, provider: Provider) -> Self {
         Arc::make_mut(&mut self.providers).insert(name.into(), provider);
         self
+    }
+}
+
+impl ProviderLayer {
+    /// Whether every target has its provider here. To be asked when a stack is built: a fallback
+    /// with a misspelt provider is not noticed otherwise until it is needed.
+    ///
+    /// # Errors
+    ///
+    /// Names the first target that has none.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use llm_call::Target;
+    /// use llm_provider::{Provider, ProviderLayer};
+    ///
+    /// let providers = ProviderLayer::new().provider("local", Provider::new("http://127.0.0.1:11434/v1")?);
+    /// let targets: [Target; 2] = ["local:llama3.1".parse()?, "locl:llama3.1".parse()?];
+    /// let error = providers.check(&targets).unwrap_err();
+    /// assert!(error.to_string().contains("\"locl\""));
+    /// # Ok::<(), llm_call::BoxError>(())
+    /// ```
+    pub fn check<'a>(
+        &self,
+        targets: impl IntoIterator<Item = &'a Target>,
+    ) -> Result<(), InvalidProvider> {
+        for target in targets {
+            if !self.providers.contains_key(target.provider()) {
+                return Err(unknown(Some(target), &self.providers));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Nobody serves this target.
+pub(crate) fn unknown(
+    target: Option<&Target>,
+    providers: &HashMap<String, Provider>,
+) -> InvalidProvider {
+    let mut known: Vec<_> = providers.keys().cloned().collect();
+    known.sort_unstable();
+    InvalidProvider::Unknown {
+        name: target.map(|target| target.provider().to_owned()),
+        known,
     }
 }
 

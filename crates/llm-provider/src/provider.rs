@@ -53,6 +53,16 @@ pub enum InvalidProvider {
     Url(&'static str),
     /// A query that cannot stand in a URL.
     Query,
+    /// No provider has this name; where there is no name, the request has no target and there is
+    /// more than one provider.
+    Unknown {
+        /// The name that was asked for.
+        name: Option<String>,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// A key is empty, as an environment variable that is not set.
+    EmptyKey,
     /// A header's name or value cannot stand in a request. The value is not repeated here, since it
     /// may be a secret.
     Header(String),
@@ -69,6 +79,21 @@ impl fmt::Display for InvalidProvider {
             InvalidProvider::Query => f.write_str(
                 "invalid query: write it as it stands in a URL, e.g. api-version=2024-10-21",
             ),
+            InvalidProvider::Unknown {
+                name: Some(name),
+                known,
+            } => write!(
+                f,
+                "no provider is named {name:?}; add it with ProviderLayer::provider (known: {known:?})"
+            ),
+            InvalidProvider::Unknown { name: None, known } => write!(
+                f,
+                "the request has no target; put a FailoverLayer above, or name the provider with \
+                 IdentifyLayer::provider (known: {known:?})"
+            ),
+            InvalidProvider::EmptyKey => {
+                f.write_str("the key is empty; is its environment variable set?")
+            }
             InvalidProvider::Header(name) => write!(
                 f,
                 "header {name:?} cannot be sent: its name or value has characters that HTTP forbids"
@@ -78,6 +103,15 @@ impl fmt::Display for InvalidProvider {
 }
 
 impl std::error::Error for InvalidProvider {}
+
+/// Ends of paths that belong to the caller.
+const ENDPOINTS: [&str; 5] = [
+    "/chat/completions",
+    "/responses",
+    "/messages",
+    "/embeddings",
+    "/models",
+];
 
 impl Provider {
     /// A provider at a base URL, written as for its SDK: `https://api.openai.com/v1`,
@@ -105,6 +139,9 @@ impl Provider {
         let authority = parts
             .authority
             .ok_or(InvalidProvider::Url("it names no host"))?;
+        if authority.as_str().contains(':') && authority.port_u16().is_none() {
+            return Err(InvalidProvider::Url("its port is no port"));
+        }
         if authority.as_str().contains('@') {
             return Err(InvalidProvider::Url(
                 "it holds a user name; give keys with bearer or key_header",
@@ -114,6 +151,11 @@ impl Provider {
             Some(given) => (given.path().trim_end_matches('/'), given.query()),
             None => ("", None),
         };
+        if ENDPOINTS.iter().any(|endpoint| path.ends_with(endpoint)) {
+            return Err(InvalidProvider::Url(
+                "it is an endpoint; leave out what the caller's path holds",
+            ));
+        }
         if query.is_some() || base_url.contains('#') {
             return Err(InvalidProvider::Url(
                 "it has a query or fragment; give a query with Provider::query",
@@ -135,8 +177,11 @@ impl Provider {
     ///
     /// # Errors
     ///
-    /// When the key cannot stand in a header.
+    /// When the key is empty or cannot stand in a header.
     pub fn bearer(self, key: &str) -> Result<Provider, InvalidProvider> {
+        if key.is_empty() {
+            return Err(InvalidProvider::EmptyKey);
+        }
         self.key(AUTHORIZATION, &format!("Bearer {key}"))
     }
 
@@ -145,8 +190,11 @@ impl Provider {
     ///
     /// # Errors
     ///
-    /// When the name or the key cannot stand in a header.
+    /// When the key is empty, or the name or the key cannot stand in a header.
     pub fn key_header(self, name: &str, key: &str) -> Result<Provider, InvalidProvider> {
+        if key.is_empty() {
+            return Err(InvalidProvider::EmptyKey);
+        }
         let header = name
             .parse()
             .map_err(|_| InvalidProvider::Header(name.to_owned()))?;

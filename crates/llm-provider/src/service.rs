@@ -12,7 +12,7 @@ use http_body_util::Full;
 use llm_call::{Attempt, BoxError, Dialect, Error, Kind};
 use tower_service::Service;
 
-use crate::{Provider, ResponseFuture, rewrite};
+use crate::{Provider, ResponseFuture, layer::unknown, rewrite};
 
 /// The service of [`ProviderLayer`](crate::ProviderLayer).
 #[derive(Clone, Debug)]
@@ -43,15 +43,10 @@ impl<S> Provide<S> {
             None => None,
         };
         let Some(provider) = provider else {
-            let name = target.as_ref().map_or("(none)", |target| target.provider());
-            let known: Vec<_> = self.providers.keys().collect();
-            return fail(
-                Kind::NotFound,
-                format!(
-                    "no provider is named {name:?}; add it with ProviderLayer::provider \
-                     (known: {known:?})"
-                ),
-            );
+            let unknown = unknown(target.as_ref(), &self.providers);
+            return Err(Error::new(Kind::NotFound)
+                .with_target(target)
+                .with_source(unknown));
         };
         let dialect = provider
             .dialect

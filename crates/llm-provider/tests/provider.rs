@@ -138,7 +138,11 @@ async fn an_unknown_provider_is_an_error_that_says_what_to_do() {
         let error = sent(two(), request(target)).await.map(drop).unwrap_err();
         assert_eq!(Kind::of(&*error), Kind::NotFound);
         let source = error.source().unwrap().to_string();
-        assert!(source.contains("ProviderLayer::provider"), "{source}");
+        let advice = match target {
+            Some(_) => "ProviderLayer::provider",
+            None => "IdentifyLayer::provider",
+        };
+        assert!(source.contains(advice), "{source}");
         assert!(!source.contains("key-of"), "{source}");
     }
 }
@@ -173,12 +177,19 @@ fn a_base_url_that_cannot_work_is_refused() {
         "http://a.test/v1?x=1",
         "http://a.test/v1#x",
         "http://a test",
+        "http://a.test:99999/v1",
+        "http://a.test/v1/chat/completions",
     ] {
         let error = Provider::new(url).map(drop).unwrap_err();
         assert!(matches!(error, InvalidProvider::Url(_)), "{url}");
         assert!(error.to_string().contains("https://api.openai.com/v1"));
     }
     let provider = || Provider::new("http://a.test").unwrap();
+    assert_eq!(
+        provider().bearer("").unwrap_err(),
+        InvalidProvider::EmptyKey
+    );
+    assert!(provider().key_header("api-key", "").is_err());
     assert!(provider().header("host", "x").is_err());
     assert!(provider().header("a b", "x").is_err());
     assert!(provider().key_header("a b", "x").is_err());
