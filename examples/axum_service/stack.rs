@@ -34,7 +34,9 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         .answer(settings.answer)
         .idle(settings.idle);
     let service = ServiceBuilder::new()
-        .layer(RespondLayer::new())
+        // A gateway within a company shows its callers which targets failed, and how. Before the
+        // public, leave the details out.
+        .layer(RespondLayer::new().details(true))
         .layer(IdentifyLayer::new())
         .layer(DeadlineLayer::new(settings.deadline))
         .layer(FailoverLayer::new(targets))

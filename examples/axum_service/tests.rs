@@ -108,6 +108,18 @@ async fn a_503_fails_over_to_the_next_target_and_its_model() {
 }
 
 #[tokio::test]
+async fn an_error_names_the_targets_that_failed() {
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = format!("a-that-is-down=http://{}/v1", closed.local_addr().unwrap());
+    drop(closed);
+    let service = Service::start(&[target]).await;
+    let answer = service.post("/v1/chat/completions").send().await.unwrap();
+    assert!(answer.status().is_server_error(), "{}", answer.status());
+    let text = answer.text().await.unwrap();
+    assert!(text.contains("a-that-is-down"), "{text}");
+}
+
+#[tokio::test]
 async fn an_unknown_path_says_which_there_are() {
     let a = provider("a", None).await;
     let service = Service::start(&[format!("a={}", a.base_url())]).await;
