@@ -6,16 +6,18 @@ mod scripted;
 
 use std::{
     convert::Infallible,
-    pin::pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
-use http_body::Body;
+use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use llm_call::{Answer, BoxError, Error, Kind, PeekLayer, Phase, Refusal, RespondLayer};
+use llm_call::{
+    Answer, BoxError, Ending, Error, Kind, PeekLayer, Phase, Refusal, RespondLayer, State,
+};
 use scripted::{Break, Data, Hang, JSON, SSE, Step, answer, answering, read};
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -60,7 +62,7 @@ async fn failed_with(
     )
 }
 
-type BoxAnswer = std::pin::Pin<Box<dyn Answer<Data = Bytes, Error = BoxError>>>;
+type BoxAnswer = Pin<Box<dyn Answer<Data = Bytes, Error = BoxError>>>;
 
 /// What a caller at `path` gets of what the client below answers.
 async fn responded(
@@ -532,6 +534,48 @@ async fn a_refusal_in_the_form_of_an_answer_stays_one() {
         "{text}"
     );
     assert!(error.is_none());
+}
+
+/// A body that fails where the one below it ends, as often as it is asked.
+struct Breaks<B>(B);
+
+impl<B: Answer + Unpin> Body for Breaks<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.0)
+            .poll_frame(cx)
+            .map(|frame| frame.or_else(|| Some(Err("broken".into()))))
+    }
+}
+
+impl<B: Answer + Unpin> Answer for Breaks<B> {
+    fn state(&self) -> &State {
+        self.0.state()
+    }
+
+    fn cut(mut self: Pin<&mut Self>, ending: Ending) {
+        Pin::new(&mut self.0).cut(ending);
+    }
+}
+
+#[tokio::test]
+async fn reading_ahead_ends_at_the_first_error() {
+    const WHOLE: &str =
+        "{\"choices\":[{\"message\":{\"content\":\"\"},\"finish_reason\":\"content_filter\"}]}";
+    let below = PeekLayer::new()
+        .layer(answering(200, JSON, &[Data(WHOLE)]))
+        .map_response(|response: Response<_>| response.map(|body| Breaks(body)));
+    let response = RespondLayer::new().layer(below).oneshot(to(CHAT)).await;
+    let response = response.unwrap();
+    assert!(!response.body().is_end_stream());
+    let (status, text, error) = read(response).await;
+    assert_eq!((status, &*text), (200, WHOLE));
+    assert_eq!(error.unwrap().to_string(), "broken");
 }
 
 const OPENAI_TOKEN: Step =

@@ -163,7 +163,11 @@ fn read_ahead<B: Answer>(mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Ahead {
         && let Poll::Ready(Some(frame)) = body.as_mut().poll_frame(cx)
     {
         read += data_of(&frame).map_or(0, Bytes::len);
+        let broke = frame.is_err();
         ahead.push_back(frame);
+        if broke {
+            break;
+        }
     }
     ahead
 }
