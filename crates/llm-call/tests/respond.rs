@@ -433,14 +433,32 @@ async fn answers_of_the_provider_pass_unchanged() {
 async fn what_belongs_to_one_connection_is_not_handed_on() {
     let client = service_fn(async |_: Request<()>| {
         let mut response = answer(200, JSON, &[Data("{\"data\":[]}")]);
-        for name in ["connection", "keep-alive", "transfer-encoding"] {
-            response.headers_mut().insert(name, "x".parse().unwrap());
+        for (name, value) in [
+            ("connection", "close, X-Hop"),
+            ("connection", "x-other,,"),
+            ("x-hop", "1"),
+            ("x-other", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-authenticate", "Basic"),
+            ("proxy-connection", "close"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("x-kept", "1"),
+        ] {
+            response.headers_mut().append(name, value.parse().unwrap());
         }
         Ok::<_, Infallible>(response)
     });
     let stack = RespondLayer::new().layer(PeekLayer::new().layer(client));
     let response = stack.oneshot(to("/x")).await.unwrap();
-    assert_eq!(response.headers().len(), 1);
+    let mut names: Vec<_> = response
+        .headers()
+        .keys()
+        .map(|name| name.as_str())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["content-type", "x-kept"]);
 }
 
 #[tokio::test]
