@@ -696,6 +696,32 @@ async fn an_interrupted_stream_ends_in_an_error_event() {
 }
 
 #[tokio::test]
+async fn a_mislabelled_stream_ends_in_an_error_event_too() {
+    const SSE_CUT: &[Step] = &[OPENAI_TOKEN, Data("data: {\"cho"), Break];
+    const LINES_CUT: &[Step] = &[
+        Data("{\"message\":{\"content\":\"hi\"},\"done\":false}\n"),
+        Data("{\"mess"),
+        Break,
+    ];
+    for (path, media, steps, start) in [
+        (CHAT, JSON, SSE_CUT, "data: {\"error\":"),
+        (CHAT, "text/plain", SSE_CUT, "data: {\"error\":"),
+        (MESSAGES, JSON, SSE_CUT, "event: error\ndata: "),
+        (OLLAMA, JSON, LINES_CUT, "{\"error\":"),
+        (CHAT, SSE, LINES_CUT, "{\"error\":"),
+    ] {
+        let (status, text, error) = read(responded(path, 200, media, steps).await).await;
+        assert_eq!(status, 200);
+        assert!(error.is_none(), "{path} {media}");
+        let Data(first) = steps[0] else {
+            unreachable!()
+        };
+        let last = text.strip_prefix(first).unwrap();
+        assert!(last.starts_with(start), "{path} {media}: {last}");
+    }
+}
+
+#[tokio::test]
 async fn the_error_event_is_announced_by_the_body() {
     let response = responded(CHAT, 200, SSE, &[OPENAI_TOKEN, Break]).await;
     let mut body = pin!(response.into_body());

@@ -63,7 +63,7 @@ impl Caller {
             remove_hop_headers(&mut parts.headers);
         }
         let framing = if self.settings.error_events && status.is_success() {
-            framing(&parts.headers)
+            body.state().framing()
         } else {
             None
         };
@@ -152,27 +152,6 @@ fn remove_hop_headers(headers: &mut HeaderMap) {
         .collect();
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
-    }
-}
-
-/// How events are told apart in an answer, if it is one of events that can be read.
-fn framing(headers: &HeaderMap) -> Option<Framing> {
-    if headers.contains_key(CONTENT_ENCODING) {
-        return None;
-    }
-    let media = headers.get(CONTENT_TYPE)?.as_bytes();
-    let essence = media.split(|byte| *byte == b';').next()?.trim_ascii();
-    let is = |name: &str| essence.eq_ignore_ascii_case(name.as_bytes());
-    if is("text/event-stream") {
-        Some(Framing::Sse)
-    } else if is("application/x-ndjson")
-        || is("application/ndjson")
-        || is("application/jsonl")
-        || is("application/x-jsonlines")
-    {
-        Some(Framing::Ndjson)
-    } else {
-        None
     }
 }
 

@@ -46,11 +46,12 @@ use super::Respond;
 ///
 /// # Streaming
 ///
-/// In server-sent events and NDJSON the caller gets whole events: the beginning of one is held
-/// (64 KiB at most) until its end has come, and dropped where the stream breaks. The error is then
-/// the last event, in the caller's dialect, and no end marker follows. An event larger than that is
-/// handed on in pieces, and where it breaks the body fails, as it does for any other media type:
-/// a server then breaks the connection off. See [`RespondLayer::error_events`].
+/// In server-sent events and NDJSON, whatever their media type says, the caller gets whole events:
+/// the beginning of one is held (64 KiB at most) until its end has come, and dropped where the
+/// stream breaks. The error is then the last event, in the caller's dialect, and no end marker
+/// follows. An event larger than that is handed on in pieces, and where it breaks the body fails,
+/// as it does for any other answer: a server then breaks the connection off. See
+/// [`RespondLayer::error_events`].
 ///
 /// # Clone and shared state
 ///
