@@ -455,7 +455,7 @@ async fn what_belongs_to_one_connection_is_not_handed_on() {
     let mut names: Vec<_> = response
         .headers()
         .keys()
-        .map(|name| name.as_str())
+        .map(http::HeaderName::as_str)
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["content-type", "x-kept"]);
@@ -587,7 +587,7 @@ async fn reading_ahead_ends_at_the_first_error() {
         "{\"choices\":[{\"message\":{\"content\":\"\"},\"finish_reason\":\"content_filter\"}]}";
     let below = PeekLayer::new()
         .layer(answering(200, JSON, &[Data(WHOLE)]))
-        .map_response(|response: Response<_>| response.map(|body| Breaks(body)));
+        .map_response(|response: Response<_>| response.map(Breaks));
     let response = RespondLayer::new().layer(below).oneshot(to(CHAT)).await;
     let response = response.unwrap();
     assert!(!response.body().is_end_stream());
