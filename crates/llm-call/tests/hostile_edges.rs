@@ -65,7 +65,8 @@ async fn said(error: impl Into<BoxError>) -> (HeaderMap, Value) {
             error.take().unwrap(),
         ))
     });
-    let response = RespondLayer::new().details(true).layer(stack).oneshot(post(())).await;
+    let layer = RespondLayer::new().details(true);
+    let response = layer.layer(stack).oneshot(post(())).await;
     let (parts, body) = response.unwrap().into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     (parts.headers, serde_json::from_slice(&body).unwrap())

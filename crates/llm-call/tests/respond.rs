@@ -6,16 +6,18 @@ mod scripted;
 
 use std::{
     convert::Infallible,
-    pin::pin,
+    pin::{Pin, pin},
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
-use http_body::Body;
+use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use llm_call::{Answer, BoxError, Error, Kind, PeekLayer, Phase, Refusal, RespondLayer};
+use llm_call::{
+    Answer, BoxError, Ending, Error, Kind, PeekLayer, Phase, Refusal, RespondLayer, State,
+};
 use scripted::{Break, Data, Hang, JSON, SSE, Step, answer, answering, read};
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -60,7 +62,7 @@ async fn failed_with(
     )
 }
 
-type BoxAnswer = std::pin::Pin<Box<dyn Answer<Data = Bytes, Error = BoxError>>>;
+type BoxAnswer = Pin<Box<dyn Answer<Data = Bytes, Error = BoxError>>>;
 
 /// What a caller at `path` gets of what the client below answers.
 async fn responded(
@@ -431,14 +433,32 @@ async fn answers_of_the_provider_pass_unchanged() {
 async fn what_belongs_to_one_connection_is_not_handed_on() {
     let client = service_fn(async |_: Request<()>| {
         let mut response = answer(200, JSON, &[Data("{\"data\":[]}")]);
-        for name in ["connection", "keep-alive", "transfer-encoding"] {
-            response.headers_mut().insert(name, "x".parse().unwrap());
+        for (name, value) in [
+            ("connection", "close, X-Hop"),
+            ("connection", "x-other,,"),
+            ("x-hop", "1"),
+            ("x-other", "1"),
+            ("keep-alive", "timeout=5"),
+            ("proxy-authenticate", "Basic"),
+            ("proxy-connection", "close"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "h2c"),
+            ("x-kept", "1"),
+        ] {
+            response.headers_mut().append(name, value.parse().unwrap());
         }
         Ok::<_, Infallible>(response)
     });
     let stack = RespondLayer::new().layer(PeekLayer::new().layer(client));
     let response = stack.oneshot(to("/x")).await.unwrap();
-    assert_eq!(response.headers().len(), 1);
+    let mut names: Vec<_> = response
+        .headers()
+        .keys()
+        .map(http::HeaderName::as_str)
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["content-type", "x-kept"]);
 }
 
 #[tokio::test]
@@ -532,6 +552,48 @@ async fn a_refusal_in_the_form_of_an_answer_stays_one() {
         "{text}"
     );
     assert!(error.is_none());
+}
+
+/// A body that fails where the one below it ends, as often as it is asked.
+struct Breaks<B>(B);
+
+impl<B: Answer + Unpin> Body for Breaks<B> {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.0)
+            .poll_frame(cx)
+            .map(|frame| frame.or_else(|| Some(Err("broken".into()))))
+    }
+}
+
+impl<B: Answer + Unpin> Answer for Breaks<B> {
+    fn state(&self) -> &State {
+        self.0.state()
+    }
+
+    fn cut(mut self: Pin<&mut Self>, ending: Ending) {
+        Pin::new(&mut self.0).cut(ending);
+    }
+}
+
+#[tokio::test]
+async fn reading_ahead_ends_at_the_first_error() {
+    const WHOLE: &str =
+        "{\"choices\":[{\"message\":{\"content\":\"\"},\"finish_reason\":\"content_filter\"}]}";
+    let below = PeekLayer::new()
+        .layer(answering(200, JSON, &[Data(WHOLE)]))
+        .map_response(|response: Response<_>| response.map(Breaks));
+    let response = RespondLayer::new().layer(below).oneshot(to(CHAT)).await;
+    let response = response.unwrap();
+    assert!(!response.body().is_end_stream());
+    let (status, text, error) = read(response).await;
+    assert_eq!((status, &*text), (200, WHOLE));
+    assert_eq!(error.unwrap().to_string(), "broken");
 }
 
 const OPENAI_TOKEN: Step =
@@ -630,6 +692,32 @@ async fn an_interrupted_stream_ends_in_an_error_event() {
         if path == RESPONSES {
             assert_eq!(event["sequence_number"], 5);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_mislabelled_stream_ends_in_an_error_event_too() {
+    const SSE_CUT: &[Step] = &[OPENAI_TOKEN, Data("data: {\"cho"), Break];
+    const LINES_CUT: &[Step] = &[
+        Data("{\"message\":{\"content\":\"hi\"},\"done\":false}\n"),
+        Data("{\"mess"),
+        Break,
+    ];
+    for (path, media, steps, start) in [
+        (CHAT, JSON, SSE_CUT, "data: {\"error\":"),
+        (CHAT, "text/plain", SSE_CUT, "data: {\"error\":"),
+        (MESSAGES, JSON, SSE_CUT, "event: error\ndata: "),
+        (OLLAMA, JSON, LINES_CUT, "{\"error\":"),
+        (CHAT, SSE, LINES_CUT, "{\"error\":"),
+    ] {
+        let (status, text, error) = read(responded(path, 200, media, steps).await).await;
+        assert_eq!(status, 200);
+        assert!(error.is_none(), "{path} {media}");
+        let Data(first) = steps[0] else {
+            unreachable!()
+        };
+        let last = text.strip_prefix(first).unwrap();
+        assert!(last.starts_with(start), "{path} {media}: {last}");
     }
 }
 

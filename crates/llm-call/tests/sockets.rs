@@ -199,11 +199,7 @@ async fn failures_reach_the_client_as_answers() {
     assert_eq!(response.status(), 502);
     assert_eq!(response.headers()["x-should-retry"], "false");
     let body: serde_json::Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
-    let message = body["error"]["message"].as_str().unwrap();
-    assert!(
-        message.contains("no connection to the provider (upstream:m:streaming)"),
-        "{message}"
-    );
+    assert_eq!(body["error"]["message"], "no connection to the provider");
 
     // A request that is too large, of a known and of an unknown length.
     let address = gateway(nowhere).await;

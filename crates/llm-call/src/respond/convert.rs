@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response,
     header::{
-        CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRANSFER_ENCODING,
+        CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, PROXY_AUTHENTICATE,
+        RETRY_AFTER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
     },
 };
 use serde_json::Value;
@@ -23,6 +24,18 @@ use crate::{Answer, BoxError, Dialect, Framing, Kind, Outcome, Refusal, Response
 
 /// The most that is read of an answer in which an error is looked for.
 const MAX_READ: usize = 64 * 1024;
+
+/// Headers that belong to one connection and end there (RFC 9110, 7.6.1). Not `trailer`: trailers
+/// are handed on.
+const HOP_BY_HOP: [HeaderName; 7] = [
+    CONNECTION,
+    PROXY_AUTHENTICATE,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
 
 /// Asks clients that know it not to send the request again.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -50,7 +63,7 @@ impl Caller {
             remove_hop_headers(&mut parts.headers);
         }
         let framing = if self.settings.error_events && status.is_success() {
-            framing(&parts.headers)
+            body.state().framing()
         } else {
             None
         };
@@ -101,6 +114,7 @@ impl Caller {
         let text = form::json(outcome.kind, message, theirs, self.dialect);
         headers.remove(CONTENT_LENGTH);
         headers.remove(CONTENT_ENCODING);
+        headers.remove(TRAILER);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(hint) = form::hint(outcome) {
             let millis = form::millis(hint);
@@ -127,32 +141,17 @@ impl Caller {
     }
 }
 
-/// Removes what speaks of the connection to the provider.
+/// Removes what speaks of the connection to the provider, and what `connection` says does.
 fn remove_hop_headers(headers: &mut HeaderMap) {
-    headers.remove(CONNECTION);
-    headers.remove(TRANSFER_ENCODING);
-    headers.remove("keep-alive");
-    headers.remove("proxy-connection");
-}
-
-/// How events are told apart in an answer, if it is one of events that can be read.
-fn framing(headers: &HeaderMap) -> Option<Framing> {
-    if headers.contains_key(CONTENT_ENCODING) {
-        return None;
-    }
-    let media = headers.get(CONTENT_TYPE)?.as_bytes();
-    let essence = media.split(|byte| *byte == b';').next()?.trim_ascii();
-    let is = |name: &str| essence.eq_ignore_ascii_case(name.as_bytes());
-    if is("text/event-stream") {
-        Some(Framing::Sse)
-    } else if is("application/x-ndjson")
-        || is("application/ndjson")
-        || is("application/jsonl")
-        || is("application/x-jsonlines")
-    {
-        Some(Framing::Ndjson)
-    } else {
-        None
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
     }
 }
 
@@ -163,7 +162,11 @@ fn read_ahead<B: Answer>(mut body: Pin<&mut B>, cx: &mut Context<'_>) -> Ahead {
         && let Poll::Ready(Some(frame)) = body.as_mut().poll_frame(cx)
     {
         read += data_of(&frame).map_or(0, Bytes::len);
+        let broke = frame.is_err();
         ahead.push_back(frame);
+        if broke {
+            break;
+        }
     }
     ahead
 }

@@ -18,13 +18,16 @@ use super::Respond;
 /// | an error | a status by its kind: 504 timed out, 503 refused, 502 no usable answer, … |
 /// | an error within a stream | a last event that says so |
 ///
-/// Failing answers carry `x-should-retry: false`; see [`RespondLayer::client_retries`]. Hints are handed on as `retry-after` (whole seconds, rounded
-/// up) and `retry-after-ms`; a full bulkhead or a spent budget without a hint says one second.
+/// Failing answers carry `x-should-retry: false`; see [`RespondLayer::client_retries`]. Hints are
+/// handed on as `retry-after` (whole seconds, rounded up) and `retry-after-ms`; a full bulkhead or
+/// a spent budget without a hint says one second.
 ///
-/// The message of an error says what kind of failure it was, and when to come back if that is known;
-/// an error of the provider's keeps its own words. What the layers below know, the names of targets
-/// and the texts of their errors, stays inside: see [`RespondLayer::details`]. Headers that belong to one connection (`connection`, `transfer-encoding`) are not
-/// handed on.
+/// The message of an error says what kind of failure it was, and when to come back if that is
+/// known; an error of the provider's keeps its own words. What the layers below know, such as the
+/// names of targets and the texts of their errors, stays inside: see [`RespondLayer::details`].
+///
+/// Headers that belong to one connection (`transfer-encoding`, `connection` and those it names)
+/// are not handed on.
 ///
 /// # Example
 ///
@@ -43,11 +46,12 @@ use super::Respond;
 ///
 /// # Streaming
 ///
-/// In server-sent events and NDJSON the caller gets whole events: the beginning of one is held
-/// (64 KiB at most) until its end has come, and dropped where the stream breaks. The error is then
-/// the last event, in the caller's dialect, and no end marker follows. An event larger than that is
-/// handed on in pieces, and where it breaks the body fails, as it does for any other media type:
-/// a server then breaks the connection off. See [`RespondLayer::error_events`].
+/// In server-sent events and NDJSON, whatever their media type says, the caller gets whole events:
+/// the beginning of one is held (64 KiB at most) until its end has come, and dropped where the
+/// stream breaks. The error is then the last event, in the caller's dialect, and no end marker
+/// follows. An event larger than that is handed on in pieces, and where it breaks the body fails,
+/// as it does for any other answer: a server then breaks the connection off. See
+/// [`RespondLayer::error_events`].
 ///
 /// # Clone and shared state
 ///
