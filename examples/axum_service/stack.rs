@@ -1,8 +1,13 @@
 //! The stack: one linear service, from the server's edge to the sockets.
 
+use std::hash::{BuildHasher, RandomState};
+
 use axum::Router;
-use http::{HeaderValue, Method, Response, StatusCode, Uri, header::CONTENT_TYPE};
-use llm_call::{BoxError, IdentifyLayer, PeekLayer, RespondLayer};
+use http::{
+    HeaderValue, Method, Response, StatusCode, Uri,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
+use llm_call::{BoxError, CallSettings, IdentifyLayer, PeekLayer, RespondLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
@@ -23,12 +28,20 @@ const PATHS: [&str; 4] = [
 
 /// Builds the service and routes the paths of the API to it.
 pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
-    let targets = Targets::ordered(settings.upstreams.iter().map(Upstream::target))?;
+    let targets = Targets::ordered(settings.upstreams.iter().map(Upstream::target))?
+        // Callers bring keys of their own: the rate limit of one is not everybody's.
+        .rests_per_tenant();
+    let keys = RandomState::new();
+    let by_key = move |request: &http::request::Parts| {
+        let key = request.headers.get(AUTHORIZATION);
+        CallSettings::new().tenant(format!("{:016x}", keys.hash_one(key)))
+    };
     let mut providers = ProviderLayer::new();
     for upstream in &settings.upstreams {
         // No key of our own: the caller's goes through.
         providers = providers.provider(&upstream.name, Provider::new(&upstream.url)?);
     }
+    providers.check(targets.iter())?;
     let timeout = TimeoutLayer::new()
         .first_token(settings.first_token)
         .answer(settings.answer)
@@ -37,7 +50,7 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         // A gateway within a company shows its callers which targets failed, and how. Before the
         // public, leave the details out.
         .layer(RespondLayer::new().details(true))
-        .layer(IdentifyLayer::new())
+        .layer(IdentifyLayer::new().settings(by_key))
         .layer(DeadlineLayer::new(settings.deadline))
         .layer(FailoverLayer::new(targets))
         .layer(timeout)
