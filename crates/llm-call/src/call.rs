@@ -1,4 +1,15 @@
-//! [`Call`]: one logical request, as all its layers and copies see it, and [`Attempt`]: one copy.
+//! [`Call`]: one logical request, as all its layers and copies see it.
+
+mod attempt;
+mod facts;
+mod record;
+mod settings;
+
+pub use attempt::{Attempt, Cause};
+pub use facts::Facts;
+pub use settings::{CallSettings, MAX_ATTEMPTS, Workload};
+
+pub(crate) use record::Record;
 
 use std::{
     fmt,
@@ -9,149 +20,9 @@ use std::{
 use tokio::time::Instant;
 
 use crate::{
-    Capability, Dialect, Ending, Error, Kind, Matrix, Outcome, Phase, Refusal, State, Target,
+    Ending, Error, Kind, Outcome, Phase, Refusal, Target,
     ledger::{Entry, Ledger},
 };
-
-/// Attempts that one call may send over all its layers, the first one included.
-pub const MAX_ATTEMPTS: u32 = 6;
-
-/// Why an inner future or body was dropped before its end, by the layer that dropped it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Cause {
-    /// A time limit passed.
-    TimedOut(Phase),
-    /// Another copy of the request answered first.
-    HedgeLost,
-}
-
-/// What kind of work a request is, for layers that treat the kinds differently.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Workload {
-    /// A person waits for the answer.
-    #[default]
-    Interactive,
-    /// Nobody waits for this very answer.
-    Background,
-    /// The service talks to itself: probes, evaluations.
-    Internal,
-}
-
-/// What the opener of a call says about it.
-///
-/// # Example
-///
-/// ```
-/// use std::time::Duration;
-/// use llm_call::{Call, CallSettings, Workload};
-///
-/// let call = Call::open(
-///     CallSettings::new()
-///         .tenant("acme")
-///         .workload(Workload::Background)
-///         .max_attempts(2)
-///         .timeout(Duration::from_secs(90)),
-/// );
-/// let mut request = http::Request::new(());
-/// request.extensions_mut().insert(call);
-/// ```
-#[derive(Clone, Debug)]
-pub struct CallSettings {
-    tenant: Option<Arc<str>>,
-    workload: Workload,
-    max_attempts: u32,
-    timeout: Option<Duration>,
-    matrix: Option<Arc<Matrix>>,
-}
-
-impl CallSettings {
-    /// No tenant, interactive, at most six attempts, no time limit of its own.
-    pub fn new() -> CallSettings {
-        CallSettings {
-            tenant: None,
-            workload: Workload::Interactive,
-            max_attempts: MAX_ATTEMPTS,
-            timeout: None,
-            matrix: None,
-        }
-    }
-
-    /// Whose call this is. Default: nobody's in particular.
-    #[must_use]
-    pub fn tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
-        self.tenant = Some(tenant.into());
-        self
-    }
-
-    /// What kind of work this is. Default: [`Workload::Interactive`].
-    #[must_use]
-    pub fn workload(mut self, workload: Workload) -> Self {
-        self.workload = workload;
-        self
-    }
-
-    /// How often this call may be sent over all layers, the first attempt included. Default: 6.
-    /// At least one is sent.
-    #[must_use]
-    pub fn max_attempts(mut self, attempts: u32) -> Self {
-        self.max_attempts = attempts.max(1);
-        self
-    }
-
-    /// The verdicts of failures that the layers themselves find for this call (time limits,
-    /// refusals). Default: [`Matrix::default`]. What the provider sends is classified by the
-    /// [`PeekLayer`](crate::PeekLayer), which has a matrix of its own
-    /// ([`Standard::with_matrix`](crate::Standard::with_matrix)): give both the same.
-    #[must_use]
-    pub fn matrix(mut self, matrix: impl Into<Arc<Matrix>>) -> Self {
-        self.matrix = Some(matrix.into());
-        self
-    }
-
-    /// How long the call may take until it is answered, counted from its opening. Default: as long
-    /// as the deadline layer says; a deadline layer shortens this and never lengthens it.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
-    }
-}
-
-impl Default for CallSettings {
-    fn default() -> Self {
-        CallSettings::new()
-    }
-}
-
-/// What was read from the request itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Facts {
-    /// The dialect of the request's path.
-    pub dialect: Option<Dialect>,
-    /// The model that the caller asked for.
-    pub model: Option<Box<str>>,
-    /// What is asked for.
-    pub capability: Option<Capability>,
-    /// Whether the answer is asked for event by event; `None` where the request does not tell.
-    pub streamed: Option<bool>,
-    /// Whether the model is asked to think first, so that its first token comes late.
-    pub thinking: bool,
-    /// Estimated input size in tokens (a quarter of the bytes of the body).
-    pub input_tokens: u64,
-    /// The most output tokens that the caller wants, if it says so.
-    pub max_tokens: Option<u64>,
-    /// Whether the request defines tools.
-    pub tools: bool,
-    /// Whether the answer must be JSON.
-    pub json: bool,
-    /// Whether the request holds images.
-    pub images: bool,
-    /// How often the caller's own client has already retried (`x-stainless-retry-count`).
-    pub caller_retries: u32,
-}
 
 /// One logical request, shared by all its layers and copies.
 ///
@@ -221,6 +92,11 @@ impl Call {
     /// What kind of work this is.
     pub fn workload(&self) -> Workload {
         self.0.settings.workload
+    }
+
+    /// A number that calls of one [affinity](CallSettings::affinity) have in common.
+    pub fn affinity(&self) -> Option<u64> {
+        self.0.settings.affinity
     }
 
     /// When the call was opened.
@@ -364,11 +240,7 @@ impl Call {
         core.ledger.entries.push(entry);
         let index = core.ledger.entries.len() - 1;
         drop(core);
-        Ok(Record {
-            call: self.clone(),
-            index,
-            open: true,
-        })
+        Ok(Record::new(self.clone(), index))
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
@@ -408,113 +280,5 @@ impl Lease {
     /// call may still take it.
     pub fn give_back(self) {
         self.call.core().taken.retain(|taken| *taken != self.target);
-    }
-}
-
-/// One copy of a request on its way to one target: the second of the two extensions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Attempt {
-    /// Where the copy goes; `None` where nobody chose.
-    pub target: Option<Target>,
-    /// The number of the copy within its call, from [`Call::number`]; 0 where nobody numbered it.
-    pub n: u32,
-    /// How many other targets are left for this call.
-    pub alternatives: u32,
-    /// The dialect that the target speaks; `None` where the path tells.
-    pub dialect: Option<Dialect>,
-    /// A Peek above has counted this copy and keeps its record.
-    pub(crate) counted: bool,
-}
-
-impl Attempt {
-    /// A copy without a target.
-    pub fn new(n: u32) -> Attempt {
-        Attempt {
-            n,
-            ..Attempt::default()
-        }
-    }
-
-    /// The same copy, on its way to a target.
-    #[must_use]
-    pub fn with_target(mut self, target: Option<Target>) -> Attempt {
-        self.target = target;
-        self
-    }
-
-    /// The same copy, with so many other targets left.
-    #[must_use]
-    pub fn with_alternatives(mut self, alternatives: u32) -> Attempt {
-        self.alternatives = alternatives;
-        self
-    }
-
-    /// The same copy, to a target of this dialect.
-    #[must_use]
-    pub fn with_dialect(mut self, dialect: Option<Dialect>) -> Attempt {
-        self.dialect = dialect;
-        self
-    }
-}
-
-/// The open record of a sent attempt. Closed once: by [`Record::close`], or on drop with the cause
-/// that was set before.
-#[derive(Debug)]
-pub(crate) struct Record {
-    call: Call,
-    index: usize,
-    open: bool,
-}
-
-impl Record {
-    /// The first token came.
-    pub(crate) fn first_token(&self, at: Instant) {
-        let at = at.saturating_duration_since(self.call.0.opened);
-        if let Some(entry) = self.call.core().ledger.entries.get_mut(self.index) {
-            entry.first_token.get_or_insert(at);
-        }
-    }
-
-    /// The attempt failed before there was a body.
-    pub(crate) fn fail(mut self, outcome: Outcome) {
-        self.write(outcome.kind, outcome.retry_after, None, Instant::now());
-    }
-
-    /// The body ended.
-    pub(crate) fn close(mut self, ending: Ending, state: &State, now: Instant) {
-        let hint = match ending {
-            Ending::Failed(outcome) => outcome.retry_after,
-            _ => None,
-        };
-        self.write(ending.kind(), hint, Some(state), now);
-    }
-
-    fn write(&mut self, kind: Kind, hint: Option<Duration>, state: Option<&State>, now: Instant) {
-        self.open = false;
-        let opened = self.call.0.opened;
-        if let Some(entry) = self.call.core().ledger.entries.get_mut(self.index) {
-            // A copy that our own layer ended is written with that layer's reason.
-            entry.kind = Some(match (kind, entry.cause) {
-                (Kind::Cancelled, Some(Cause::TimedOut(phase))) => Kind::TimedOut(phase),
-                _ => kind,
-            });
-            entry.ended = Some(now.saturating_duration_since(opened));
-            entry.retry_after = hint;
-            if let Some(state) = state {
-                let first = state.first_token();
-                entry.first_token = first.map(|at| at.saturating_duration_since(opened));
-                entry.usage = state.usage();
-                entry.bytes = state.bytes();
-            }
-        }
-    }
-}
-
-impl Drop for Record {
-    fn drop(&mut self) {
-        if self.open {
-            self.write(Kind::Cancelled, None, None, Instant::now());
-        }
     }
 }

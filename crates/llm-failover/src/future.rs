@@ -115,7 +115,7 @@ where
             sending: Sending::Nothing,
             share: None,
             plan: Plan {
-                order: targets.order(),
+                order: targets.order(&call),
                 targets,
                 call,
                 ready: Some(ready),
@@ -232,6 +232,10 @@ where
         if this.plan.request.is_none() && this.failed.attempts().is_empty() {
             // It was the only target, and what it said is all there is to say.
             return Some(result);
+        }
+        if is_unreachable(outcome.kind) {
+            let plan = &mut *this.plan;
+            plan.targets.fell_silent(&mut plan.order, under_way.index);
         }
         let error = result.as_ref().err().map(|error| &**error as _);
         this.failed
@@ -360,6 +364,11 @@ where
             None => Sending::Nothing,
         }
     }
+}
+
+/// Whether a failure speaks of the provider rather than of the model.
+fn is_unreachable(kind: Kind) -> bool {
+    kind.is_silent() || matches!(kind, Kind::ConnectFailed | Kind::ConnectionLost)
 }
 
 /// One error for all attempts: the last one's outcome, and the earliest time to come back.

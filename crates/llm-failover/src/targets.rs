@@ -128,7 +128,8 @@ impl Targets {
     }
 
     /// Targets at random by weight: each call begins at one drawn by weight, and fails over to the
-    /// others in an order drawn the same way. A target of weight 0 is only failed over to.
+    /// others in an order drawn the same way. A target of weight 0 is only failed over to. Calls of
+    /// one [affinity](llm_call::CallSettings::affinity) draw the same order.
     ///
     /// # Errors
     ///
@@ -297,15 +298,30 @@ impl Targets {
     }
 
     /// An order for one call.
-    pub(crate) fn order(&self) -> Order {
+    pub(crate) fn order(&self, call: &Call) -> Order {
         let mut order = Order {
             left: u64::MAX >> (64 - self.len()),
+            silent: 0,
             first: 0,
+            dice: fastrand::Rng::with_seed(0),
         };
         if self.0.settings.weighted {
-            order.first = self.draw(order.left, fastrand::u64(..));
+            // Calls of one affinity throw the same numbers.
+            let seed = call.affinity().unwrap_or_else(|| fastrand::u64(..));
+            order.dice = fastrand::Rng::with_seed(seed);
+            order.first = self.draw(order.left, order.dice.u64(..));
         }
         order
+    }
+
+    /// The target with this index could not be reached, or said nothing: the others of its
+    /// provider are likely no better and are asked last.
+    pub(crate) fn fell_silent(&self, order: &mut Order, index: usize) {
+        let entries = &self.0.settings.entries;
+        let provider = entries[index].base.provider();
+        for (i, entry) in entries.iter().enumerate() {
+            order.silent |= u64::from(entry.base.provider() == provider) << i;
+        }
     }
 
     /// One of the targets in `left`, by weight; those without weight come last, in order.
@@ -358,7 +374,8 @@ impl Targets {
         // What another copy has taken may be given back until the next one fails.
         let mut taken = 0u64;
         while pool != 0 {
-            let index = self.pick(order, pool);
+            let elsewhere = pool & !order.silent;
+            let index = self.pick(order, if elsewhere == 0 { pool } else { elsewhere });
             pool &= !(1 << index);
             // A model that cannot be named rules this target out, and not those with their own.
             let Ok(target) = self.resolve(index, facts) else {
@@ -388,7 +405,7 @@ impl Targets {
         if pool & (1 << order.first) != 0 {
             return order.first;
         }
-        self.draw(pool, fastrand::u64(..))
+        self.draw(pool, order.dice.u64(..))
     }
 
     /// The target with what the request says filled in.
@@ -423,7 +440,10 @@ impl fmt::Debug for Targets {
 #[derive(Debug)]
 pub(crate) struct Order {
     left: u64,
+    /// Those whose provider fell silent in this call.
+    silent: u64,
     first: usize,
+    dice: fastrand::Rng,
 }
 
 /// The answer to "who is next?".

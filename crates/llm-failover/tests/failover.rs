@@ -510,6 +510,55 @@ async fn weights_share_the_calls_and_still_fail_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn f07_a_provider_that_cannot_be_reached_is_left_for_another_at_once() {
+    let targets = Targets::ordered(["a:m", "a:n", "b:m"]).unwrap();
+    for (say, expected) in [
+        (Say::Reset, vec!["a:m", "b:m", "a:n"]),
+        (Say::Hang, vec!["a:m", "b:m", "a:n"]),
+        // A failure of the model: the order as given.
+        (Say::Status(500), vec!["a:m", "a:n", "b:m"]),
+    ] {
+        let world = World::new([("a:m", &[say]), ("a:n", &[say]), ("b:m", &[say])]);
+        let asked = world.service(&targets).oneshot(request(Some(25)));
+        // The last target has all of the time that is left; here nobody ends it.
+        let _ = tokio::time::timeout(seconds(60), asked).await;
+        assert_eq!(world.sent(), expected, "{say:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f10_calls_of_one_affinity_begin_at_one_target_and_few_move_on_failure() {
+    let names = ["a", "b", "c", "d"];
+    let targets = Targets::weighted(names.map(|name| (name, 1))).unwrap();
+    let world = World::new(names.map(|name| (name, &[Say::Answer][..])));
+    let service = world.service(&targets);
+    let ask = async |key: u32| {
+        let mut request = Request::post("/v1/chat/completions").body(()).unwrap();
+        let call = Call::open(CallSettings::new().affinity(key));
+        request.extensions_mut().insert(call);
+        let answer = service.clone().oneshot(request).await.unwrap();
+        answer.body().state().target().unwrap().to_string()
+    };
+    let mut at = Vec::new();
+    for key in 0..200 {
+        at.push(ask(key).await);
+        assert_eq!(ask(key).await, at[key as usize]);
+    }
+    for name in names {
+        let share = at.iter().filter(|served| *served == name).count();
+        assert!((25..75).contains(&share), "{name} {share}");
+    }
+    // Those of the failed target go elsewhere, and nobody else does.
+    world.set("a", &[Say::Status(503)]);
+    for key in 0..200 {
+        let now = ask(key).await;
+        let before = &at[key as usize];
+        assert_eq!(now != *before, before == "a", "{key}: {before} -> {now}");
+        assert_ne!(now, "a");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn c04_the_cap_on_attempts_holds() {
     let names = ["a", "b", "c", "d"];
     let targets = Targets::ordered(names).unwrap();
