@@ -7,6 +7,7 @@ use llm_call::BoxError;
 
 pub(crate) const HELP: &str = "\
 Plays a provider's outage against a bare HTTP client and against the stack, and draws what users see.
+The bare client has one time limit (60 s) and no second attempt; the stack is that of stack.rs.
 
 cargo run --release --example outage_drill -- [OPTIONS]
 
