@@ -139,7 +139,7 @@ pub(crate) struct AnswerClock {
     away: Duration,
     /// Since when nothing has come.
     silent: Option<Instant>,
-    /// Since when no token has come.
+    /// Since when no token has come, the reader's absence left out.
     stalled: Option<Instant>,
 }
 
@@ -162,6 +162,9 @@ impl AnswerClock {
         if let Some(handed) = self.handed.take() {
             let away = now.saturating_duration_since(handed);
             self.away = self.away.saturating_add(away);
+            if let Some(stalled) = &mut self.stalled {
+                *stalled += away;
+            }
             self.absent |= self
                 .limit(|limits| limits.reader)
                 .is_some_and(|limit| away > limit);
@@ -196,7 +199,8 @@ impl AnswerClock {
         if !self.streamed {
             return total;
         }
-        let first_token = Some(seen.started).filter(|_| self.watched && !seen.has_token);
+        let first_token =
+            Some(seen.started + self.away).filter(|_| self.watched && !seen.has_token);
         let silence = earliest([
             (
                 Phase::FirstToken,

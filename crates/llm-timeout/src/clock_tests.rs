@@ -58,26 +58,32 @@ struct Model {
 
 impl Model {
     /// The gaps between something handed over and the next question.
-    fn gaps(&self) -> Vec<Duration> {
-        let start = [(Duration::ZERO, Result::Ping)];
-        let all: Vec<_> = start.iter().chain(&self.history).copied().collect();
-        all.windows(2)
-            .filter(|pair| pair[0].1 != Result::Nothing)
-            .map(|pair| pair[1].0 - pair[0].0)
-            .collect()
+    fn gaps(history: &[(Duration, Result)]) -> impl Iterator<Item = Duration> {
+        let handed = history
+            .windows(2)
+            .filter(|pair| pair[0].1 != Result::Nothing);
+        handed.map(|pair| pair[1].0 - pair[0].0)
     }
 
-    /// The first question without an answer after the last poll that `ends` the silence.
+    /// Those from the beginning, when the reader got the answer.
+    fn all_gaps(&self) -> Vec<Duration> {
+        let start = [(Duration::ZERO, Result::Ping)];
+        Model::gaps(&[&start[..], &self.history[..]].concat()).collect()
+    }
+
+    /// The first question without an answer after the last poll that `ends` the silence, moved on
+    /// by the time that the reader was away since.
     fn silence(&self, ends: impl Fn(Result) -> bool) -> Option<Duration> {
-        let from = self.history.iter().rposition(|poll| ends(poll.1));
-        let rest = &self.history[from.map_or(0, |i| i + 1)..];
-        rest.iter()
-            .find(|poll| poll.1 == Result::Nothing)
-            .map(|poll| poll.0)
+        let ended = self.history.iter().rposition(|poll| ends(poll.1));
+        let from = ended.map_or(0, |i| i + 1);
+        let mut rest = self.history[from..].iter();
+        let first = from + rest.position(|poll| poll.1 == Result::Nothing)?;
+        let away: Duration = Model::gaps(&self.history[first..]).sum();
+        Some(self.history[first].0 + away)
     }
 
     fn absent(&self) -> bool {
-        let longest = self.gaps().into_iter().max().unwrap_or_default();
+        let longest = self.all_gaps().into_iter().max().unwrap_or_default();
         self.limits.reader.is_some_and(|limit| longest > limit)
     }
 
@@ -91,6 +97,7 @@ impl Model {
             }
         };
         let start = Some(Duration::ZERO);
+        let away: Duration = self.all_gaps().iter().sum();
         if !self.streamed {
             push(Phase::Deadline, start, self.deadline);
             push(Phase::Answer, start, self.limits.answer);
@@ -100,7 +107,7 @@ impl Model {
             let token = self.history.iter().any(|poll| poll.1 == Result::Token);
             push(
                 Phase::FirstToken,
-                start.filter(|_| !token),
+                Some(away).filter(|_| !token),
                 self.limits.first_token,
             );
             let silent = self.silence(|result| result != Result::Nothing);
@@ -108,7 +115,6 @@ impl Model {
             let stalled = self.silence(|result| result == Result::Token);
             push(Phase::Stall, stalled, self.limits.stall);
         }
-        let away: Duration = self.gaps().iter().sum();
         let drawn_out = self.limits.stream.is_some_and(|limit| away > limit / 2);
         let phase = if drawn_out {
             Phase::Reader

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod deadline;
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod socket;
 #[cfg(test)]
 mod support;
