@@ -224,23 +224,19 @@ impl AnswerClock {
 
     /// The limits on the whole, which pass whether or not something comes.
     fn total(&self, seen: Seen) -> Option<Due> {
-        let started = Some(seen.started);
-        if !self.streamed {
-            return earliest([
-                (Phase::Deadline, seen.deadline),
-                (
-                    Phase::Answer,
-                    after(started, self.limit(|limits| limits.answer)),
-                ),
-            ]);
-        }
-        let limit = self.limit(|limits| limits.stream);
-        // The target is not to blame for a stream that its reader drew out.
+        let (phase, limit, deadline) = if self.streamed {
+            (Phase::Stream, self.limit(|limits| limits.stream), None)
+        } else {
+            let limit = self.limit(|limits| limits.answer);
+            (Phase::Answer, limit, seen.deadline)
+        };
+        // The target is not to blame for an answer that its reader drew out.
         let phase = match limit {
             Some(limit) if self.away > limit / 2 => Phase::Reader,
-            _ => Phase::Stream,
+            _ => phase,
         };
-        earliest([(phase, after(started, limit))])
+        let whole = (phase, after(Some(seen.started), limit));
+        earliest([(Phase::Deadline, deadline), whole])
     }
 }
 

@@ -82,6 +82,18 @@ impl Model {
         Some(self.history[first].0 + away)
     }
 
+    fn away(&self) -> Duration {
+        self.all_gaps().iter().sum()
+    }
+
+    /// Who is to blame when the limit on the whole passes.
+    fn of_whole(&self, phase: Phase, limit: Option<Duration>) -> Phase {
+        match limit {
+            Some(limit) if self.away() > limit / 2 => Phase::Reader,
+            _ => phase,
+        }
+    }
+
     fn absent(&self) -> bool {
         let longest = self.all_gaps().into_iter().max().unwrap_or_default();
         self.limits.reader.is_some_and(|limit| longest > limit)
@@ -97,17 +109,17 @@ impl Model {
             }
         };
         let start = Some(Duration::ZERO);
-        let away: Duration = self.all_gaps().iter().sum();
         if !self.streamed {
             push(Phase::Deadline, start, self.deadline);
-            push(Phase::Answer, start, self.limits.answer);
+            let phase = self.of_whole(Phase::Answer, self.limits.answer);
+            push(phase, start, self.limits.answer);
             return all;
         }
         if waiting {
             let token = self.history.iter().any(|poll| poll.1 == Result::Token);
             push(
                 Phase::FirstToken,
-                Some(away).filter(|_| !token),
+                Some(self.away()).filter(|_| !token),
                 self.limits.first_token,
             );
             let silent = self.silence(|result| result != Result::Nothing);
@@ -115,12 +127,7 @@ impl Model {
             let stalled = self.silence(|result| result == Result::Token);
             push(Phase::Stall, stalled, self.limits.stall);
         }
-        let drawn_out = self.limits.stream.is_some_and(|limit| away > limit / 2);
-        let phase = if drawn_out {
-            Phase::Reader
-        } else {
-            Phase::Stream
-        };
+        let phase = self.of_whole(Phase::Stream, self.limits.stream);
         push(phase, start, self.limits.stream);
         all
     }

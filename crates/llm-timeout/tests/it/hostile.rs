@@ -74,6 +74,25 @@ async fn t08_a_late_reader_does_not_make_the_first_token_late() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t08_a_body_that_its_reader_drew_out_is_not_blamed_on_the_target() {
+    let (client, _) = serve(audio(vec![data("a"); 100]));
+    let (request, call) = ask(None, false);
+    let service = TimeoutLayer::new().alone().layer(client);
+    let mut body = service.oneshot(request).await.unwrap().into_body();
+    let error = loop {
+        match body.frame().await.unwrap() {
+            Ok(_) => tokio::time::sleep(s(3)).await,
+            Err(error) => break error,
+        }
+    };
+    assert_timed_out(&error, Phase::Reader);
+    assert_eq!(
+        call.ledger().entries[0].kind,
+        Some(Kind::TimedOut(Phase::Reader))
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn t02_the_shortest_limits_fire_and_the_longest_never_do() {
     let shortest = Duration::from_nanos(1);
     for (respond, phase) in [
