@@ -32,7 +32,8 @@ pin_project! {
         clock: Option<AnswerClock>,
         copies: Copies,
         sleep: Option<Pin<Box<Sleep>>>,
-        // A limit that passed while there was still something to hand on.
+        // A limit that passed while there was still something to hand on. What comes next is the
+        // end of the answer, or too late.
         overdue: Option<Phase>,
         ended: bool,
     }
@@ -136,9 +137,6 @@ impl<B: Answer> Body for TimeoutBody<B> {
         let mut this = self.as_mut().project();
         let state = this.inner.as_ref().get_ref().state();
         let open = state.ending().is_none();
-        if let (Some(phase), true) = (*this.overdue, open && !state.is_finished()) {
-            return Poll::Ready(self.fire(phase));
-        }
         // What has ended is not timed unless it has to be waited for.
         let asked = this.clock.as_mut().filter(|_| open).map(|clock| {
             let now = Instant::now();
@@ -147,8 +145,13 @@ impl<B: Answer> Body for TimeoutBody<B> {
         });
         match this.inner.as_mut().poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
+                let state = this.inner.as_ref().get_ref().state();
+                let goes_on = state.ending().is_none() && !state.is_finished();
+                if let (Some(phase), true) = (*this.overdue, goes_on) {
+                    return Poll::Ready(self.fire(phase));
+                }
                 if let (Some(clock), Some(now)) = (this.clock, asked) {
-                    let seen = seen(this.inner.as_ref().get_ref().state(), clock, this.copies);
+                    let seen = seen(state, clock, this.copies);
                     *this.overdue = clock.handed(now, seen);
                 }
                 Poll::Ready(Some(Ok(frame)))

@@ -93,6 +93,20 @@ async fn t08_a_body_that_its_reader_drew_out_is_not_blamed_on_the_target() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t02_a_body_whose_end_is_there_when_a_limit_passes_is_whole() {
+    let (client, _) = serve(stream([data(TOKEN), data(TOKEN), data(FINISH)]));
+    let (request, call) = ask(Some(true), false);
+    let service = TimeoutLayer::new().alone().layer(client);
+    let mut body = service.oneshot(request).await.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    tokio::time::sleep(s(121)).await;
+    let (frames, error) = read(body).await;
+    assert!(error.is_none(), "{error:?} after {frames} frames");
+    assert_eq!(frames, 2);
+    assert_eq!(call.ledger().entries[0].kind, Some(Kind::Success));
+}
+
+#[tokio::test(start_paused = true)]
 async fn t02_the_shortest_limits_fire_and_the_longest_never_do() {
     let shortest = Duration::from_nanos(1);
     for (respond, phase) in [
