@@ -34,6 +34,8 @@ pub(crate) struct RequestClock {
     streamed: bool,
     /// `None` where the deadline alone counts.
     limits: Option<Arc<Limits>>,
+    /// Whether a token is known to have come, although the answer is still held.
+    has_token: bool,
 }
 
 impl RequestClock {
@@ -43,6 +45,7 @@ impl RequestClock {
             started,
             streamed,
             limits: Some(limits),
+            has_token: false,
         }
     }
 
@@ -52,7 +55,13 @@ impl RequestClock {
             started,
             streamed,
             limits: None,
+            has_token: false,
         }
+    }
+
+    /// A token came, and the answer is still held.
+    pub(crate) fn first_token(&mut self) {
+        self.has_token = true;
     }
 
     /// The limit that leaves no time to send the request at all.
@@ -76,7 +85,10 @@ impl RequestClock {
         let start = Some(self.started);
         let (first_token, answer, stream) = match &self.limits {
             None => (None, None, None),
-            Some(limits) if self.streamed => (limits.first_token, None, limits.stream),
+            Some(limits) if self.streamed => {
+                let first_token = limits.first_token.filter(|_| !self.has_token);
+                (first_token, None, limits.stream)
+            }
             Some(limits) => (None, limits.answer, None),
         };
         earliest([

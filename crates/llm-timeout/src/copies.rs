@@ -27,6 +27,18 @@ impl Copies {
         self.call.as_ref().and_then(Call::deadline)
     }
 
+    /// Whether a token has come to a copy that is still under way.
+    pub(crate) fn have_token(&self) -> bool {
+        self.call.as_ref().is_some_and(|call| {
+            let ledger = call.ledger();
+            let mut open = ledger
+                .entries
+                .iter()
+                .filter(|entry| entry.kind.is_none() && self.n.is_none_or(|n| entry.n == n));
+            open.any(|entry| entry.first_token.is_some())
+        })
+    }
+
     /// What a limit that passed is worth to the call.
     pub(crate) fn outcome(&self, phase: Phase) -> Outcome {
         let kind = Kind::TimedOut(phase);

@@ -112,10 +112,11 @@ where
 }
 
 /// Waits for the limit that passes first. The deadline is read again each time, since another layer
-/// may have made it tighter.
+/// may have made it tighter. A stream that is held whole has its first token long before its commit;
+/// the call knows.
 fn poll_due(
     mut sleep: Pin<&mut Option<Sleep>>,
-    clock: &RequestClock,
+    clock: &mut RequestClock,
     copies: &Copies,
     cx: &mut Context<'_>,
 ) -> Poll<Phase> {
@@ -126,6 +127,10 @@ fn poll_due(
         // Asked of the clock and not of the timer, which an inner future that has used up the
         // task's budget would keep from ever firing.
         if due.at <= Instant::now() {
+            if due.phase == Phase::FirstToken && copies.have_token() {
+                clock.first_token();
+                continue;
+            }
             return Poll::Ready(due.phase);
         }
         match sleep.as_mut().as_pin_mut() {

@@ -50,6 +50,10 @@ use crate::{Limits, limits::Settings};
 /// The body counts only the time for which its reader asked and had nothing to get, so a slow
 /// reader is not taken for a slow server. What is there is handed on before a timer is looked at.
 ///
+/// A stream that `PeekLayer` holds whole ([`Commit::Whole`](llm_call::Commit::Whole)) must have its
+/// first token in time as any other, and then be whole within its deadline and the limit on the
+/// whole. Its silences are not seen.
+///
 /// A body that nobody polls cannot act. A reader that stopped for longer than its limit is found
 /// out at its next read, and not blamed on the target. Where a server's client has stopped reading
 /// its socket for good, no next read may come: let the server set a TCP user timeout, which ends

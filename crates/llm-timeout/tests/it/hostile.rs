@@ -93,6 +93,41 @@ async fn t08_a_body_that_its_reader_drew_out_is_not_blamed_on_the_target() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t02_the_first_token_of_a_stream_that_is_held_whole_comes_in_time() {
+    let mut steps = vec![data(TOKEN)];
+    for _ in 0..20 {
+        steps.extend([Wait(s(1)), data(TOKEN)]);
+    }
+    steps.push(data(FINISH));
+    let (client, _) = serve(stream(steps));
+    let service = ServiceBuilder::new()
+        .layer(TimeoutLayer::new())
+        .layer(PeekLayer::new().commit(Commit::Whole))
+        .service(client.clone());
+    let (start, (request, _)) = (Instant::now(), ask(Some(true), false));
+    let body = service.clone().oneshot(request).await.unwrap().into_body();
+    assert_eq!(start.elapsed().as_secs(), 20);
+    assert_eq!(read(body).await.0, 22);
+
+    // The limit on the whole holds, and a stream without a token is left at once.
+    for (respond, phase, seconds) in [
+        (stream([data(TOKEN), Hang]), Phase::Stream, 120),
+        (stream([data(PING), Hang]), Phase::FirstToken, 5),
+    ] {
+        let (client, gauges) = serve(respond);
+        let service = ServiceBuilder::new()
+            .layer(TimeoutLayer::new())
+            .layer(PeekLayer::new().commit(Commit::Whole))
+            .service(client.clone());
+        let (start, (request, call)) = (Instant::now(), ask(Some(true), false));
+        assert_timed_out(&service.oneshot(request).await.unwrap_err(), phase);
+        assert_eq!(start.elapsed().as_secs(), seconds);
+        assert_eq!(call.ledger().entries[0].kind, Some(Kind::TimedOut(phase)));
+        assert_eq!(gauges.live(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn t02_a_body_whose_end_is_there_when_a_limit_passes_is_whole() {
     let (client, _) = serve(stream([data(TOKEN), data(TOKEN), data(FINISH)]));
     let (request, call) = ask(Some(true), false);
@@ -205,6 +240,55 @@ async fn c03_layers_of_this_crate_upon_each_other_leave_nothing_behind() {
         let ledger = calls.borrow().last().map(Call::ledger).unwrap();
         assert_eq!(ledger.entries.len(), 1, "{ledger}");
         assert_eq!(ledger.entries[0].kind, Some(Kind::TimedOut(Phase::Idle)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t02_every_commit_keeps_to_every_phase() {
+    let layer = TimeoutLayer::new()
+        .first_token(s(2))
+        .answer(s(3))
+        .idle(s(4))
+        .stall(s(5))
+        .stream(s(60));
+    for commit in [
+        Commit::Headers,
+        Commit::FirstToken,
+        Commit::Window(s(1)),
+        Commit::Whole,
+    ] {
+        let pings = |first| {
+            let ping = [Wait(s(1)), data(PING)];
+            let pings = ping.into_iter().cycle().take(400);
+            stream(std::iter::once(data(first)).chain(pings).chain([Hang]))
+        };
+        let whole = commit == Commit::Whole;
+        let after = |phase| if whole { Phase::Stream } else { phase };
+        for (respond, streamed, phase) in [
+            (Respond::hang(), true, Phase::FirstToken),
+            (pings(PING), true, Phase::FirstToken),
+            (stream([data(TOKEN), Hang]), true, after(Phase::Idle)),
+            (pings(TOKEN), true, after(Phase::Stall)),
+            (Respond::hang(), false, Phase::Answer),
+            (json([data("{"), Hang]), false, Phase::Answer),
+            (audio([data("a"), Hang]), false, Phase::Answer),
+        ] {
+            let (client, gauges) = serve(respond);
+            let service = ServiceBuilder::new()
+                .layer(layer.clone())
+                .layer(PeekLayer::new().commit(commit))
+                .service(client.clone());
+            let (request, call) = ask(Some(streamed), false);
+            let error = match service.oneshot(request).await {
+                Ok(response) => read(response.into_body()).await.1.unwrap(),
+                Err(error) => error,
+            };
+            assert_timed_out(&error, phase);
+            let entry = call.ledger().entries.remove(0);
+            assert_eq!(entry.kind, Some(Kind::TimedOut(phase)), "{commit:?}");
+            assert_eq!(entry.cause, Some(Cause::TimedOut(phase)), "{commit:?}");
+            assert_eq!(gauges.live(), 0);
+        }
     }
 }
 
