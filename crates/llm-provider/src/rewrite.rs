@@ -8,6 +8,7 @@ use http::{
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
     uri::PathAndQuery,
 };
+use llm_call::BoxError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -62,7 +63,16 @@ pub(crate) fn uri(
     provider: &Provider,
     given: &Uri,
     model: Option<&str>,
-) -> Result<Located, http::Error> {
+) -> Result<Located, BoxError> {
+    if !given.path().starts_with('/') {
+        // `CONNECT` and `OPTIONS *` are meant for the server that they are sent to.
+        return Err(format!("{given} has no path; send requests to a path of the API").into());
+    }
+    if climbs(given.path()) {
+        return Err(
+            "the path has a `..` segment, which could leave the provider's base URL".into(),
+        );
+    }
     let mut names_model = false;
     let mut path = Cow::Borrowed(given.path());
     if !provider.path.is_empty() {
@@ -100,6 +110,13 @@ pub(crate) fn uri(
         .path_and_query(PathAndQuery::try_from(whole)?)
         .build()?;
     Ok(Located { uri, names_model })
+}
+
+/// Whether a path goes up, as HTTP clients and servers read it: they resolve `..` in any spelling,
+/// and some take a backslash for a slash.
+fn climbs(path: &str) -> bool {
+    path.split(['/', '\\'])
+        .any(|segment| percent_decode_str(segment).eq([b'.', b'.']))
 }
 
 /// Where the model stands in a path of Gemini's: `/v1beta/models/{model}:generateContent`.
