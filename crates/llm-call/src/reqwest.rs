@@ -8,7 +8,8 @@
 //! - `redirect(Policy::none())`: by default a redirected POST arrives as a GET without its body,
 //!   and keys go to wherever the redirect says.
 //! - `retry(reqwest::retry::never())`: the call counts its attempts, and knows nothing of others.
-//! - `connect_timeout(..)` and no `timeout(..)`: the latter cuts streams that are alive.
+//! - `connect_timeout(..)` and no `timeout(..)`, neither on the client nor on a request: it counts
+//!   anew for each attempt, and cuts streams that are alive.
 //! - Its decompression may stay on (features `gzip`, `brotli`, …): it is below `PeekLayer`, where
 //!   it belongs. What is still encoded when it comes up is passed on unread.
 //!
@@ -73,7 +74,7 @@ use crate::{BoxError, ready::polled_after_ready};
 ///
 /// Those of reqwest; [`Kind::of`](crate::Kind::of) reads them. A URI without scheme and host is
 /// one.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Reqwest {
     client: ::reqwest::Client,
 }
@@ -82,6 +83,25 @@ impl Reqwest {
     /// Sends with `client`. See [the module](self) for how to build one.
     pub fn new(client: ::reqwest::Client) -> Reqwest {
         Reqwest { client }
+    }
+}
+
+impl Default for Reqwest {
+    /// A client that follows no redirect and sends nothing twice.
+    ///
+    /// # Panics
+    ///
+    /// Where `reqwest::Client::new` does: when no TLS backend can be initialised.
+    #[expect(
+        clippy::expect_used,
+        reason = "as reqwest's own; Reqwest::new takes a client that was built with care"
+    )]
+    fn default() -> Reqwest {
+        let client = ::reqwest::Client::builder()
+            .redirect(::reqwest::redirect::Policy::none())
+            .retry(::reqwest::retry::never())
+            .build();
+        Reqwest::new(client.expect("reqwest has a TLS backend"))
     }
 }
 
