@@ -71,9 +71,8 @@ impl<S> Provide<S> {
         let rewritten = model
             .filter(|_| !located.names_model)
             .and_then(|model| rewrite::model_in_body(&bytes, model));
-        if rewritten.is_some() {
-            parts.headers.remove(CONTENT_LENGTH);
-        }
+        // The client writes that of the body; another one would cut it off, or wait for more.
+        parts.headers.remove(CONTENT_LENGTH);
         Ok(Request::from_parts(
             parts,
             Full::new(rewritten.unwrap_or(bytes)),

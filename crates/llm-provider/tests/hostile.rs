@@ -152,3 +152,19 @@ async fn thirty_megabytes_are_rewritten_in_one_pass() {
     assert_eq!(rewritten.len(), body.len());
     assert!(rewritten.ends_with(br#"","model":"other"}"#));
 }
+
+#[tokio::test]
+async fn a_length_that_is_not_that_of_the_body_goes_no_further() {
+    let body = Bytes::from_static(b"{}GET /evil HTTP/1.1\r\n\r\n");
+    for length in [2, 500] {
+        let mut request = to(None, Method::POST, "/v1/messages", body.clone());
+        let headers = request.headers_mut();
+        headers.insert("content-length", length.into());
+        headers.insert("transfer-encoding", "chunked".parse().unwrap());
+        let sent = sent("http://h", request).await.unwrap();
+        assert!(!sent.headers().contains_key("content-length"));
+        assert!(!sent.headers().contains_key("transfer-encoding"));
+        let sent = sent.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(sent, body);
+    }
+}
