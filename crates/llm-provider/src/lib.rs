@@ -27,7 +27,7 @@
 //! - **URL**: the provider's base URL and the caller's path; see [`Provider::new`].
 //! - **Authorisation**: by default the caller's own goes through. With a key of its own, or
 //!   [`no_auth`](Provider::no_auth), *all* that may carry a caller's key is taken out: the headers
-//!   `authorization`, `x-api-key`, `api-key` and `x-goog-api-key`, and in the query `key`,
+//!   `authorization`, `x-api-key`, `api-key`, `x-goog-api-key` and `cookie`, and in the query `key`,
 //!   `api_key`, `api-key` and `access_token`. So no provider sees another one's key. With
 //!   pass-through and several providers, each gets the caller's key: give each its own unless they
 //!   accept the same.

@@ -5,7 +5,10 @@ use std::{borrow::Cow, fmt, ops::Range};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Uri,
-    header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, HOST, TE, TRANSFER_ENCODING, UPGRADE},
+    header::{
+        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST, TE, TRANSFER_ENCODING,
+        UPGRADE,
+    },
     uri::PathAndQuery,
 };
 use llm_call::BoxError;
@@ -159,12 +162,16 @@ pub(crate) fn headers(provider: &Provider, headers: &mut HeaderMap) {
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
+    // The body is here already: nobody needs to ask whether to send it.
+    headers.remove(EXPECT);
     headers.remove(HOST);
     headers.remove(ACCEPT_ENCODING);
     if !provider.decompressed_below {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     if !matches!(provider.auth, Auth::PassThrough) {
+        // Cookies are the caller's credentials with whoever set them.
+        headers.remove(COOKIE);
         for name in &KEY_HEADERS {
             headers.remove(name);
         }

@@ -24,6 +24,8 @@ fn request(target: Option<&str>) -> Request<Full<Bytes>> {
         .header("keep-alive", "timeout=5")
         .header("accept-encoding", "gzip, br")
         .header("x-keep-me", "1")
+        .header("cookie", "callers=3")
+        .header("expect", "100-continue")
         .header("content-length", BODY.len())
         .body(Full::from(BODY))
         .unwrap();
@@ -78,7 +80,15 @@ async fn a_target_becomes_a_url_a_key_and_a_model() {
     assert_eq!(parts.headers["authorization"], "Bearer key-of-a");
     assert_eq!(parts.headers["accept-encoding"], "identity");
     assert_eq!(parts.headers["x-keep-me"], "1");
-    for gone in ["x-api-key", "host", "connection", "x-drop-me", "keep-alive"] {
+    for gone in [
+        "x-api-key",
+        "cookie",
+        "expect",
+        "host",
+        "connection",
+        "x-drop-me",
+        "keep-alive",
+    ] {
         assert!(!parts.headers.contains_key(gone), "{gone}");
     }
     // The client writes that of the body.
@@ -125,6 +135,7 @@ async fn the_callers_key_goes_through_or_not_at_all() {
     assert_eq!(parts.uri, "http://a.test/v1/chat/completions?trace=1");
     assert_eq!(parts.headers["authorization"], "Bearer callers");
     assert_eq!(parts.headers["x-api-key"], "callers-too");
+    assert_eq!(parts.headers["cookie"], "callers=3");
 
     let none = ProviderLayer::new().provider("a", provider().no_auth());
     let (parts, _) = sent(none, request(None)).await.unwrap();
