@@ -138,3 +138,20 @@ async fn a_client_that_resets_its_stream_is_seen() {
     .await
     .unwrap();
 }
+
+#[tokio::test]
+async fn a_connection_that_the_client_closes_ends_the_record_of_its_stream() {
+    let provider = ChaosProvider::start().await.unwrap();
+    let (send, driver) = connect(&provider).await;
+    let answer = ask(&send, "fault-stall?after_tokens=3").await.unwrap();
+    assert!(provider.log()[0].ended_ms.is_none());
+    driver.abort();
+    drop((answer, send));
+    let ended = async {
+        while provider.log()[0].ended_ms.is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), ended).await.unwrap();
+    assert!(provider.log()[0].client_gone);
+}

@@ -62,15 +62,28 @@ pub(super) trait Wire {
 }
 
 pub(super) async fn perform(wire: &mut impl Wire, steps: Vec<Step>, entry: &Entry) -> After {
-    let after = match attempt(wire, steps, entry).await {
-        Ok(after) => after,
-        Err(_) => {
-            entry.edit(|seen| seen.client_gone = true);
-            After::Close
+    let mut open = Open { entry, gone: true };
+    match attempt(wire, steps, entry).await {
+        Ok(after) => {
+            open.gone = false;
+            after
         }
-    };
-    entry.end();
-    after
+        Err(_) => After::Close,
+    }
+}
+
+/// Writes down the end of a request, also where its task is dropped: then the client is gone, and
+/// its connection with it.
+struct Open<'a> {
+    entry: &'a Entry,
+    gone: bool,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.entry.edit(|seen| seen.client_gone |= self.gone);
+        self.entry.end();
+    }
 }
 
 async fn attempt(wire: &mut impl Wire, steps: Vec<Step>, entry: &Entry) -> io::Result<After> {
