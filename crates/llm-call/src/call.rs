@@ -176,7 +176,8 @@ impl Call {
     }
 
     /// Says why the copy numbered `n` is about to be dropped. To be called before the drop, in the
-    /// same poll. The first cause stays.
+    /// same poll. The first cause stays. Where copies share a number, since a layer clones requests
+    /// without numbering them, the last one that is under way is meant.
     pub fn set_cause(&self, n: u32, cause: Cause) {
         self.core().ledger.set_cause(n, cause);
     }
