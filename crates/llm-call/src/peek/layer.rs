@@ -19,7 +19,8 @@ pub enum Commit {
     FirstToken,
     /// As [`Commit::FirstToken`], but at the latest so long after the request was sent: for
     /// gateways whose callers give up when headers are late. An answer committed by the window
-    /// says so ([`State::is_capped`](crate::State::is_capped)).
+    /// says so ([`State::is_capped`](crate::State::is_capped)). Error statuses have a bound of
+    /// their own: [`PeekLayer::error_wait`].
     Window(Duration),
     /// At the end: a stream is held whole, so that even a late cut is replaced. The caller sees
     /// nothing until then.
