@@ -1,12 +1,16 @@
 //! [`Targets`]: whom a request may be sent to, and who rests.
 
+mod choose;
+
+pub(crate) use choose::{Next, Order};
+
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use llm_call::{Call, Capability, Facts, InvalidTarget, Lease, Outcome, Target};
+use llm_call::{Call, Capability, InvalidTarget, Outcome, Target};
 use tokio::time::Instant;
 
 use crate::rest::{Pace, Rested, Rests};
@@ -297,133 +301,6 @@ impl Targets {
         call.tenant().filter(|_| self.0.settings.per_tenant)
     }
 
-    /// An order for one call.
-    pub(crate) fn order(&self, call: &Call) -> Order {
-        let mut order = Order {
-            left: u64::MAX >> (64 - self.len()),
-            silent: 0,
-            first: 0,
-            dice: fastrand::Rng::with_seed(0),
-        };
-        if self.0.settings.weighted {
-            // Calls of one affinity throw the same numbers.
-            let seed = call.affinity().unwrap_or_else(|| fastrand::u64(..));
-            order.dice = fastrand::Rng::with_seed(seed);
-            order.first = self.draw(order.left, order.dice.u64(..));
-        }
-        order
-    }
-
-    /// The target with this index could not be reached, or said nothing: the others of its
-    /// provider are likely no better and are asked last.
-    pub(crate) fn fell_silent(&self, order: &mut Order, index: usize) {
-        let entries = &self.0.settings.entries;
-        let provider = entries[index].base.provider();
-        for (i, entry) in entries.iter().enumerate() {
-            order.silent |= u64::from(entry.base.provider() == provider) << i;
-        }
-    }
-
-    /// One of the targets in `left`, by weight; those without weight come last, in order.
-    fn draw(&self, left: u64, random: u64) -> usize {
-        let weight = |index: usize| u64::from(self.0.settings.entries[index].weight);
-        let total: u64 = bits(left).map(weight).sum();
-        if total == 0 {
-            return left.trailing_zeros() as usize;
-        }
-        // 64 random bits over at most 2^38 of weight: the bias is below 2^-26.
-        let mut point = random % total;
-        bits(left)
-            .find(|index| {
-                let weight = weight(*index);
-                let hit = point < weight;
-                point = point.saturating_sub(weight);
-                hit
-            })
-            .unwrap_or(0)
-    }
-
-    /// The next target for a call, leased; and how many others are left behind it.
-    pub(crate) fn next(&self, order: &mut Order, call: &Call, now: Instant) -> Next {
-        let facts = call.facts();
-        let tenant = self.tenant(call);
-        let mut soonest: Option<Instant> = None;
-        let mut usable = 0u64;
-        let mut needed = 0u64;
-        let mut possible = 0u64;
-        {
-            let state = self.state();
-            for index in bits(order.left) {
-                let Some(live) = state.get(index) else { break };
-                if live.drained {
-                    continue;
-                }
-                possible |= 1 << index;
-                match live.rests.at(tenant, now) {
-                    Rested::Yes => usable |= 1 << index,
-                    Rested::IfNeeded(until) => {
-                        needed |= 1 << index;
-                        soonest = Some(soonest.map_or(until, |s| s.min(until)));
-                    }
-                    Rested::No(until) => soonest = Some(soonest.map_or(until, |s| s.min(until))),
-                }
-            }
-        }
-        // A guess of ours is no reason to refuse a call that has nowhere else to go.
-        let mut pool = if usable == 0 { needed } else { usable };
-        // What another copy has taken may be given back until the next one fails.
-        let mut taken = 0u64;
-        while pool != 0 {
-            let elsewhere = pool & !order.silent;
-            let index = self.pick(order, if elsewhere == 0 { pool } else { elsewhere });
-            pool &= !(1 << index);
-            // A model that cannot be named rules this target out, and not those with their own.
-            let Ok(target) = self.resolve(index, facts) else {
-                order.left &= !(1 << index);
-                continue;
-            };
-            if let Some(lease) = call.lease(&target) {
-                order.left &= !(1 << index);
-                // Targets that rest by a guess are left too: they are asked when the others failed.
-                let others = (usable | needed) & order.left & !taken;
-                return Next::Target {
-                    index,
-                    lease,
-                    others: others.count_ones(),
-                    is_last: possible & order.left == 0,
-                };
-            }
-            taken |= 1 << index;
-        }
-        Next::None { soonest }
-    }
-
-    fn pick(&self, order: &mut Order, pool: u64) -> usize {
-        if !self.0.settings.weighted {
-            return pool.trailing_zeros() as usize;
-        }
-        if pool & (1 << order.first) != 0 {
-            return order.first;
-        }
-        self.draw(pool, order.dice.u64(..))
-    }
-
-    /// The target with what the request says filled in.
-    fn resolve(&self, index: usize, facts: Option<&Facts>) -> Result<Target, InvalidTarget> {
-        let entry = &self.0.settings.entries[index];
-        let capability = facts.and_then(|facts| facts.capability);
-        if let Some(ready) = &entry.ready {
-            let slot = capability
-                .and_then(|c| Capability::ALL.iter().position(|all| *all == c))
-                .unwrap_or(Capability::ALL.len());
-            if let Some(target) = ready.get(slot) {
-                return Ok(target.clone());
-            }
-        }
-        let model = facts.and_then(|facts| facts.model.as_deref());
-        entry.base.complete(model, capability)
-    }
-
     fn state(&self) -> MutexGuard<'_, Vec<Live>> {
         // Each entry is written whole, so a poisoned state is a sound one.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -434,41 +311,4 @@ impl fmt::Debug for Targets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.snapshot()).finish()
     }
-}
-
-/// Which targets a call has not tried, as bits by index, and where it begins.
-#[derive(Debug)]
-pub(crate) struct Order {
-    left: u64,
-    /// Those whose provider fell silent in this call.
-    silent: u64,
-    first: usize,
-    dice: fastrand::Rng,
-}
-
-/// The answer to "who is next?".
-#[derive(Debug)]
-pub(crate) enum Next {
-    Target {
-        index: usize,
-        lease: Lease,
-        /// Targets that could be tried after it.
-        others: u32,
-        /// Nothing can follow: no other one rests or is taken either.
-        is_last: bool,
-    },
-    None {
-        /// When the first resting target comes back.
-        soonest: Option<Instant>,
-    },
-}
-
-fn bits(mut set: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let index = set.trailing_zeros();
-        (index < 64).then(|| {
-            set &= set - 1;
-            index as usize
-        })
-    })
 }
