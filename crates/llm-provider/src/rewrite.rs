@@ -5,13 +5,10 @@ use std::{borrow::Cow, fmt, ops::Range};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Uri,
-    header::{
-        ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, COOKIE, EXPECT, HOST, TE, TRANSFER_ENCODING,
-        UPGRADE,
-    },
+    header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, EXPECT, HOST, TRAILER},
     uri::PathAndQuery,
 };
-use llm_call::BoxError;
+use llm_call::{BoxError, remove_hop_by_hop};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -39,18 +36,6 @@ const NOT_IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~')
     .remove(b'@');
-
-/// Headers that belong to one connection and end there (RFC 9110, 7.6.1).
-const HOP_BY_HOP: [HeaderName; 8] = [
-    CONNECTION,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-authorization"),
-    HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static("trailer"),
-];
 
 /// Where a request goes.
 #[derive(Debug)]
@@ -152,16 +137,9 @@ fn without_keys(query: &str) -> Cow<'_, str> {
 
 /// The headers for the provider, made of the caller's.
 pub(crate) fn headers(provider: &Provider, headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
-    }
+    remove_hop_by_hop(headers);
+    // The body has no trailers any more.
+    headers.remove(TRAILER);
     // The body is here already: nobody needs to ask whether to send it.
     headers.remove(EXPECT);
     headers.remove(HOST);

@@ -8,10 +8,7 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response,
-    header::{
-        CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, PROXY_AUTHENTICATE,
-        RETRY_AFTER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
-    },
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, TRAILER},
 };
 use serde_json::Value;
 
@@ -20,22 +17,13 @@ use super::{
     body::{Ahead, data_of},
     form, message,
 };
-use crate::{Answer, BoxError, Dialect, Framing, Kind, Outcome, Refusal, ResponseExt, Scanner};
+use crate::{
+    Answer, BoxError, Dialect, Framing, Kind, Outcome, Refusal, ResponseExt, Scanner,
+    remove_hop_by_hop,
+};
 
 /// The most that is read of an answer in which an error is looked for.
 const MAX_READ: usize = 64 * 1024;
-
-/// Headers that belong to one connection and end there (RFC 9110, 7.6.1). Not `trailer`: trailers
-/// are handed on.
-const HOP_BY_HOP: [HeaderName; 7] = [
-    CONNECTION,
-    PROXY_AUTHENTICATE,
-    TE,
-    TRANSFER_ENCODING,
-    UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
 
 /// Asks clients that know it not to send the request again.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
@@ -60,7 +48,7 @@ impl Caller {
         }
         let (mut parts, body) = response.into_parts();
         if !status.is_informational() {
-            remove_hop_headers(&mut parts.headers);
+            remove_hop_by_hop(&mut parts.headers);
         }
         let framing = if self.settings.error_events && status.is_success() {
             body.state().framing()
@@ -92,7 +80,7 @@ impl Caller {
         cx: &mut Context<'_>,
     ) -> Response<RespondBody<B>> {
         let (mut parts, body) = response.into_parts();
-        remove_hop_headers(&mut parts.headers);
+        remove_hop_by_hop(&mut parts.headers);
         let mut body = Box::pin(body);
         let ahead = read_ahead(body.as_mut(), cx);
         let theirs = provider_error(&joined(&ahead));
@@ -138,20 +126,6 @@ impl Caller {
         if !self.settings.client_retries && !unsent {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));
         }
-    }
-}
-
-/// Removes what speaks of the connection to the provider, and what `connection` says does.
-fn remove_hop_headers(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    for name in named.iter().chain(&HOP_BY_HOP) {
-        headers.remove(name);
     }
 }
 
