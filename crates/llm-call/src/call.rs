@@ -50,6 +50,7 @@ struct Core {
     deadline: Option<Instant>,
     numbered: u32,
     sent: u32,
+    counted: bool,
     /// Targets that a copy is using or has used.
     taken: Vec<Target>,
     ledger: Ledger,
@@ -68,6 +69,7 @@ impl Call {
                 deadline,
                 numbered: 0,
                 sent: 0,
+                counted: false,
                 taken: Vec::new(),
                 ledger: Ledger::default(),
             }),
@@ -185,6 +187,18 @@ impl Call {
     /// Says why all copies under way are about to be dropped, as [`Call::set_cause`] does for one.
     pub fn set_cause_all(&self, cause: Cause) {
         self.core().ledger.set_cause_all(cause);
+    }
+
+    /// Why the copy numbered `n` that is under way is about to be dropped, where a layer above has
+    /// said so. What is being dropped can ask this; once it is gone, so is the answer.
+    pub fn cause(&self, n: u32) -> Option<Cause> {
+        self.core().ledger.cause(n)
+    }
+
+    /// Whether this call's good answer is still to be counted: true for the first who asks. So a
+    /// budget that lives on answered calls gets one deposit a call, however many layers pay in.
+    pub fn count_answered(&self) -> bool {
+        !std::mem::replace(&mut self.core().counted, true)
     }
 
     /// Writes down that a layer refused the copy numbered `n` before it was sent.

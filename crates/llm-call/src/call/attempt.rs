@@ -6,7 +6,9 @@ use crate::{Dialect, Phase, Target};
 pub struct Attempt {
     /// Where the copy goes; `None` where nobody chose.
     pub target: Option<Target>,
-    /// The number of the copy within its call, from [`Call::number`](crate::Call::number); 0 where nobody numbered it.
+    /// The number of the copy within its call, from [`Call::number`](crate::Call::number); 0 where
+    /// nobody numbered it. Who sends the same copy to the same target again leaves it as it is, so
+    /// that whoever made the copy can still say why it is dropped.
     pub n: u32,
     /// How many other targets are left for this call.
     pub alternatives: u32,
