@@ -40,6 +40,8 @@ pin_project! {
         answer: Option<S::Response>,
         failed: AllFailed,
         last: Option<Outcome>,
+        // When the first of those that refused the call takes one again.
+        refused_until: Option<Instant>,
     }
 }
 
@@ -94,6 +96,7 @@ struct Plan<S, ReqB> {
 struct UnderWay {
     index: usize,
     lease: Lease,
+    others: u32,
     n: u32,
     since: Instant,
     /// When its share of the deadline is used up.
@@ -126,6 +129,7 @@ where
             answer: None,
             failed: AllFailed::default(),
             last: None,
+            refused_until: None,
         }
     }
 }
@@ -223,24 +227,45 @@ where
             });
         }
         let target = under_way.lease.target().clone();
-        if let Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull) = outcome.kind {
+        let refused = matches!(
+            outcome.kind,
+            Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull)
+        );
+        if refused {
             // Never reached: another copy of this call may still use it.
-            let (call, n) = (&this.plan.call, under_way.n);
-            call.note_refused(n, Some(&target), outcome.kind);
             under_way.lease.give_back();
+            if let Some(until) = outcome.retry_after.and_then(|wait| now.checked_add(wait)) {
+                let soonest = this
+                    .refused_until
+                    .map_or(until, |soonest| soonest.min(until));
+                *this.refused_until = Some(soonest);
+            }
         }
-        if this.plan.request.is_none() && this.failed.attempts().is_empty() {
+        let plan = &mut *this.plan;
+        if refused && plan.order.is_last_resort() {
+            // Asked once more, and refused once more.
+            return None;
+        }
+        if refused {
+            (plan.call).note_refused(under_way.n, Some(&target), outcome.kind);
+        }
+        if plan.request.is_none() && this.failed.attempts().is_empty() {
             // It was the only target, and what it said is all there is to say.
             return Some(result);
         }
+        if outcome.kind == Kind::Refused(Refusal::CircuitOpen) && under_way.others > 0 {
+            plan.order.ask_again(under_way.index);
+        }
         if is_unreachable(outcome.kind) {
-            let plan = &mut *this.plan;
             plan.targets.fell_silent(&mut plan.order, under_way.index);
         }
         let error = result.as_ref().err().map(|error| &**error as _);
         this.failed
             .push(target, outcome.kind, now - under_way.since, error);
-        *this.last = Some(outcome);
+        // What a provider said or did not say tells more than a refusal of ours.
+        if !refused || this.last.is_none() {
+            *this.last = Some(outcome);
+        }
         if let Ok(response) = result {
             *this.answer = Some(response);
         }
@@ -284,6 +309,7 @@ where
                 *this.under_way = Some(UnderWay {
                     index,
                     lease,
+                    others,
                     n,
                     since: now,
                     until: share,
@@ -298,7 +324,8 @@ where
                     Err(Error::from(plan.call.outcome(kind)).into())
                 }
                 (None, _) => {
-                    let wait = soonest.map(|soonest| soonest - now);
+                    let soonest = soonest.into_iter().chain(*this.refused_until).min();
+                    let wait = soonest.map(|soonest| soonest.saturating_duration_since(now));
                     Err(give_up(&plan.call, this.failed, *this.last, wait))
                 }
             }),

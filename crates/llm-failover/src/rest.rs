@@ -115,6 +115,9 @@ impl Rest {
     pub(crate) fn record(&mut self, outcome: Outcome, pace: Pace, now: Instant) {
         let told = outcome.retry_after.filter(|_| outcome.verdict.fail_over);
         let rest = match (outcome.kind, told) {
+            // Who refused it (an open circuit, a full bulkhead) is asked again each time: it knows
+            // best when to let a call through.
+            (Kind::Refused(_), _) => return,
             (Kind::Success, _) => {
                 // A call that was sent before the limit was hit says nothing about it.
                 if self.at(now) == Rested::Yes {

@@ -12,6 +12,10 @@ pub(crate) struct Order {
     left: u64,
     /// Those whose provider fell silent in this call.
     silent: u64,
+    /// Those whose circuit breaker refused the call while it had other targets left.
+    refused: u64,
+    /// No other target is left: the refused ones are asked once more.
+    last_resort: bool,
     first: usize,
     dice: fastrand::Rng,
 }
@@ -33,6 +37,20 @@ pub(crate) enum Next {
     },
 }
 
+impl Order {
+    /// The breaker of the target with this index refused the call while it had other targets left.
+    /// A circuit that has just closed does so with most calls, and takes them when they have no
+    /// other place to go: it is asked once more then.
+    pub(crate) fn ask_again(&mut self, index: usize) {
+        self.refused |= 1 << index;
+    }
+
+    /// Whether those that refused the call are being asked once more.
+    pub(crate) fn is_last_resort(&self) -> bool {
+        self.last_resort
+    }
+}
+
 fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let index = set.trailing_zeros();
@@ -49,6 +67,8 @@ impl Targets {
         let mut order = Order {
             left: u64::MAX >> (64 - self.len()),
             silent: 0,
+            refused: 0,
+            last_resort: false,
             first: 0,
             dice: fastrand::Rng::with_seed(0),
         };
@@ -92,6 +112,17 @@ impl Targets {
 
     /// The next target for a call, leased; and how many others are left behind it.
     pub(crate) fn next(&self, order: &mut Order, call: &Call, now: Instant) -> Next {
+        match self.next_left(order, call, now) {
+            Next::None { .. } if order.refused != 0 => {
+                order.left = std::mem::take(&mut order.refused);
+                order.last_resort = true;
+                self.next_left(order, call, now)
+            }
+            next => next,
+        }
+    }
+
+    fn next_left(&self, order: &mut Order, call: &Call, now: Instant) -> Next {
         let facts = call.facts();
         let tenant = self.tenant(call);
         let mut soonest: Option<Instant> = None;
@@ -136,8 +167,12 @@ impl Targets {
                 return Next::Target {
                     index,
                     lease,
-                    others: others.count_ones(),
-                    is_last: possible & order.left == 0,
+                    others: if order.last_resort {
+                        0
+                    } else {
+                        others.count_ones()
+                    },
+                    is_last: possible & order.left == 0 && order.refused == 0,
                 };
             }
             taken |= 1 << index;
