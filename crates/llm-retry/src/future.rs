@@ -1,0 +1,250 @@
+use std::{
+    fmt,
+    future::Future,
+    ops::ControlFlow,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use http::{Request, Response};
+use llm_call::{
+    Answer, Attempt, BoxError, Error, Kind, Outcome, Phase, Refusal, ResponseExt, Retry,
+};
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep};
+use tower::util::Oneshot;
+use tower_service::Service;
+
+use crate::{
+    RetryBody,
+    budget::{Account, Deposit, Withdrawal},
+    rules::{Rules, Situation},
+};
+
+pin_project! {
+    /// The response future of [`Retry`](crate::Retry).
+    ///
+    /// Dropping it drops the attempt under way, or the wait; no other attempt is made.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct ResponseFuture<S, ReqB>
+    where
+        S: Service<Request<ReqB>>,
+    {
+        #[pin]
+        state: State<S, ReqB>,
+        plan: Plan<S, ReqB>,
+    }
+}
+
+pin_project! {
+    #[project = StateProj]
+    enum State<S, ReqB>
+    where
+        S: Service<Request<ReqB>>,
+    {
+        First {
+            #[pin]
+            future: S::Future,
+        },
+        /// Waiting first, then sending on a service that is made ready for it.
+        Retrying {
+            #[pin]
+            wait: Option<Sleep>,
+            #[pin]
+            future: Oneshot<S, Request<ReqB>>,
+        },
+    }
+}
+
+/// How a call goes on when an attempt fails.
+struct Plan<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    account: Account,
+    rules: Rules,
+    /// Gone once nothing can follow.
+    spare: Option<Spare<S, ReqB>>,
+    retries: u32,
+    used_once: bool,
+    /// The token of the retry that is planned or under way.
+    withdrawal: Option<Withdrawal>,
+    /// How the last attempt that was sent ended. It holds no connection and no permit.
+    last: Option<Box<Result<S::Response, S::Error>>>,
+}
+
+/// What is needed to send again.
+#[derive(Clone)]
+pub(crate) struct Spare<S, ReqB> {
+    pub(crate) service: S,
+    pub(crate) request: Request<ReqB>,
+    /// When the target was first called.
+    pub(crate) began: Instant,
+}
+
+/// A wait, and what is sent after it.
+type Again<S, ReqB> = (Duration, Oneshot<S, Request<ReqB>>);
+
+impl<S, ReqB> ResponseFuture<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    pub(crate) fn new(
+        future: S::Future,
+        account: Account,
+        rules: Rules,
+        spare: Option<Spare<S, ReqB>>,
+    ) -> Self {
+        ResponseFuture {
+            state: State::First { future },
+            plan: Plan {
+                account,
+                rules,
+                spare,
+                retries: 0,
+                used_once: false,
+                withdrawal: None,
+                last: None,
+            },
+        }
+    }
+}
+
+impl<S, ReqB, B> Future for ResponseFuture<S, ReqB>
+where
+    S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
+    ReqB: Clone,
+    B: Answer,
+{
+    type Output = Result<Response<RetryBody<B>>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let result = match this.state.as_mut().project() {
+                StateProj::First { future } => ready!(future.poll(cx)),
+                StateProj::Retrying { mut wait, future } => {
+                    if let Some(sleep) = wait.as_mut().as_pin_mut() {
+                        ready!(sleep.poll(cx));
+                        wait.set(None);
+                        if let Some(withdrawal) = &mut this.plan.withdrawal {
+                            withdrawal.called(Instant::now());
+                        }
+                    }
+                    ready!(future.poll(cx))
+                }
+            };
+            match this.plan.settle(result) {
+                ControlFlow::Break(result) => {
+                    let account = &this.plan.account;
+                    return Poll::Ready(result.map(|answer| Deposit::guard(account, answer)));
+                }
+                // The failed attempt is gone before the wait begins.
+                ControlFlow::Continue((wait, future)) => this.state.set(State::Retrying {
+                    wait: Some(sleep(wait)),
+                    future,
+                }),
+            }
+        }
+    }
+}
+
+impl<S, ReqB, B> Plan<S, ReqB>
+where
+    S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
+    ReqB: Clone,
+    B: Answer,
+{
+    /// An attempt ended: what to return, or how to go on.
+    fn settle(
+        &mut self,
+        result: Result<Response<B>, BoxError>,
+    ) -> ControlFlow<Result<Response<B>, BoxError>, Again<S, ReqB>> {
+        let outcome = match &result {
+            Ok(response) => response.outcome(),
+            Err(error) => Outcome::of_error(&**error),
+        };
+        let withdrawal = self.withdrawal.take();
+        match outcome.kind {
+            Kind::Refused(_) => {
+                if let Some(withdrawal) = withdrawal {
+                    withdrawal.refused();
+                }
+            }
+            _ => drop(withdrawal),
+        }
+        if let Kind::Refused(_) | Kind::TimedOut(Phase::Deadline) = outcome.kind
+            && let Some(last) = self.last.take()
+        {
+            // Our own layers did not let the retry through; what came before says more.
+            return ControlFlow::Break(*last);
+        }
+        let Some((wait, future)) = self.retry(outcome) else {
+            return ControlFlow::Break(result);
+        };
+        let last = match result {
+            // The rest of this answer would hold its connection.
+            Ok(answer) if answer.body().state().ending().is_none() => {
+                let target = answer.body().state().target().cloned();
+                Err(Error::from(outcome).with_target(target).into())
+            }
+            result => result,
+        };
+        self.last = Some(Box::new(last));
+        ControlFlow::Continue((wait, future))
+    }
+
+    /// The retry that follows, and the wait before it.
+    fn retry(&mut self, outcome: Outcome) -> Option<Again<S, ReqB>> {
+        let spare = self.spare.as_ref()?;
+        let attempt = spare.request.extensions().get::<Attempt>();
+        let (n, alternatives) = attempt.map_or((0, 0), |a| (a.n, a.alternatives));
+        let Account { target, call, .. } = &self.account;
+        let (now, attempts_left) = (Instant::now(), call.attempts_left());
+        let situation = Situation {
+            outcome,
+            retries: self.retries,
+            used_once: self.used_once,
+            attempts_left,
+            alternatives,
+            began: spare.began,
+            deadline: call.deadline(),
+            now,
+        };
+        let wait = self.rules.wait(&situation, fastrand::u32(..))?;
+        // Asked last, so that a token is taken only for a retry that is planned.
+        let Some(withdrawal) = self.account.withdraw(now) else {
+            call.note_refused(n, target.as_ref(), Kind::Refused(Refusal::BudgetSpent));
+            return None;
+        };
+        call.note_wait(wait);
+        self.withdrawal = Some(withdrawal);
+        self.retries += 1;
+        self.used_once |= outcome.verdict.retry == Retry::Once;
+        let is_last = self.retries >= self.rules.retries || attempts_left == 1;
+        let spare = if is_last {
+            self.spare.take()?
+        } else {
+            spare.clone()
+        };
+        Some((wait, Oneshot::new(spare.service, spare.request)))
+    }
+}
+
+impl<S, ReqB> fmt::Debug for ResponseFuture<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &self.state {
+            State::Retrying { wait: Some(_), .. } => "Waiting",
+            State::First { .. } | State::Retrying { .. } => "Calling",
+        };
+        f.debug_struct("ResponseFuture")
+            .field("state", &state)
+            .field("target", &self.plan.account.target)
+            .field("retries", &self.plan.retries)
+            .finish_non_exhaustive()
+    }
+}

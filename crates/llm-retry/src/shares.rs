@@ -1,0 +1,102 @@
+//! A share for each target: the pure core of the budget. `now` is an argument.
+
+use std::{collections::HashMap, time::Duration};
+
+use llm_call::Target;
+use tokio::time::Instant;
+
+use crate::share::{Share, Terms};
+
+/// The most targets that have a share of their own.
+pub(crate) const MOST_TARGETS: usize = 10_000;
+
+/// After so long without use, a share that holds more than its floor may be forgotten.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// How often a full table is searched for shares that can go.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The shares of all targets, and one for those that have none.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    common: Share,
+    targets: HashMap<Target, Used>,
+    swept: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Used {
+    share: Share,
+    last: Instant,
+}
+
+impl Shares {
+    pub(crate) fn new(terms: &Terms) -> Shares {
+        Shares {
+            common: Share::new(terms),
+            targets: HashMap::new(),
+            swept: None,
+        }
+    }
+
+    /// The share of a target; the common one where there is no target, and where there are too
+    /// many of them.
+    pub(crate) fn share(
+        &mut self,
+        target: Option<&Target>,
+        terms: &Terms,
+        now: Instant,
+    ) -> (&mut Share, Option<Target>) {
+        let Some(target) = target else {
+            return (&mut self.common, None);
+        };
+        if !self.targets.contains_key(target) && !self.has_room(terms, now) {
+            return (&mut self.common, None);
+        }
+        let used = self.targets.entry(target.clone()).or_insert(Used {
+            share: Share::new(terms),
+            last: now,
+        });
+        used.last = now;
+        (&mut used.share, Some(target.clone()))
+    }
+
+    /// The share of a target that has a planned retry: it is not forgotten meanwhile.
+    pub(crate) fn planned(&mut self, target: Option<&Target>) -> &mut Share {
+        match target.and_then(|target| self.targets.get_mut(target)) {
+            Some(used) => &mut used.share,
+            None => &mut self.common,
+        }
+    }
+
+    pub(crate) fn balance(&self, target: Option<&Target>, terms: &Terms, now: Instant) -> u64 {
+        let share = match target {
+            None => self.common,
+            Some(target) => self
+                .targets
+                .get(target)
+                .map_or_else(|| Share::new(terms), |used| used.share),
+        };
+        share.balance(terms, now)
+    }
+
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.targets.keys()
+    }
+
+    /// Forgets shares of which a new one would be as good, where the table is full.
+    fn has_room(&mut self, terms: &Terms, now: Instant) -> bool {
+        if self.targets.len() < MOST_TARGETS {
+            return true;
+        }
+        let due = |swept| now.saturating_duration_since(swept) >= SWEEP;
+        if self.swept.is_none_or(due) {
+            self.swept = Some(now);
+            self.targets.retain(|_, Used { share, last }| {
+                let idle = now.saturating_duration_since(*last) >= IDLE;
+                !(share.is_new(terms, now) || idle && share.is_replete(terms, now))
+            });
+        }
+        self.targets.len() < MOST_TARGETS
+    }
+}
