@@ -1,0 +1,239 @@
+//! [`Breakers`]: the circuits of one process.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use llm_call::Target;
+use tokio::time::{Instant, timeout_at};
+
+use crate::{
+    Circuit, Key, Policy, Snapshot, Transition, circuit::Shared, history::History, key::KeyRef,
+    table::Table,
+};
+
+/// How many circuits are kept, unless [`Breakers::max_keys`] says otherwise.
+const MAX_KEYS: usize = 10_000;
+
+/// The circuits that calls share, one for each [`Key`]: what a [`BreakerLayer`](crate::BreakerLayer)
+/// is made with, and what an operator looks at.
+///
+/// # Clone and shared state
+///
+/// A clone is the same set. Looking up a known circuit takes a read lock and allocates nothing;
+/// each circuit has a lock of its own that is held for a few instructions and never across a poll.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+/// use llm_breaker::{Breakers, Settings};
+///
+/// // A local model is given more time than the others.
+/// let patient = Settings::new().slow_first_token(Duration::from_secs(15)).build()?;
+/// let breakers = Breakers::by(move |key| match key.as_target() {
+///     Some(target) if target.provider() == "ollama" => patient.clone(),
+///     _ => Default::default(),
+/// });
+///
+/// let log = breakers.clone();
+/// async move {
+///     loop {
+///         println!("{}", log.changed().await);
+///     }
+/// };
+/// # Ok::<(), llm_breaker::InvalidSettings>(())
+/// ```
+#[derive(Clone)]
+pub struct Breakers(Arc<Set>);
+
+struct Set {
+    policy: Box<dyn Fn(&Key) -> Policy + Send + Sync>,
+    table: RwLock<Table>,
+    history: Arc<History>,
+    unwatched: AtomicU64,
+}
+
+impl Breakers {
+    /// Circuits with the default settings.
+    pub fn new() -> Breakers {
+        Breakers::with(Policy::default())
+    }
+
+    /// Circuits with these settings.
+    pub fn with(policy: Policy) -> Breakers {
+        Breakers::by(move |_| policy.clone())
+    }
+
+    /// Circuits with settings that depend on the key. The function is asked when a key is new, and
+    /// holds no lock then.
+    pub fn by(policy: impl Fn(&Key) -> Policy + Send + Sync + 'static) -> Breakers {
+        Breakers(Arc::new(Set {
+            policy: Box::new(policy),
+            table: RwLock::new(Table::new(MAX_KEYS)),
+            history: Arc::new(History::new()),
+            unwatched: AtomicU64::new(0),
+        }))
+    }
+
+    /// How many circuits calls may make, at least one. Default: 10,000.
+    ///
+    /// When there are more, those are forgotten that are closed and longest out of use. One that
+    /// is open, half-open, forced or in use never is, unless it was left alone for longer than
+    /// [`open_max`](crate::Settings::open_max) after its open time. If none can go, calls of a new
+    /// key go through without a circuit: see [`Breakers::unwatched`].
+    #[must_use]
+    pub fn max_keys(self, keys: usize) -> Breakers {
+        self.write().set_max(keys);
+        self
+    }
+
+    /// The circuit of a key. Makes it where there is none, also when there are too many, so that it
+    /// can be forced before the first call.
+    pub fn circuit(&self, key: &Key) -> Circuit {
+        let found = self.read().find(key.borrow()).cloned();
+        Circuit(found.unwrap_or_else(|| {
+            let shared = self.make(key.clone());
+            let mut table = self.write();
+            if let Some(found) = table.find(key.borrow()) {
+                return found.clone();
+            }
+            // Whoever asks for it by hand gets it.
+            table.make_room(Instant::now());
+            table.insert(shared.clone());
+            shared
+        }))
+    }
+
+    /// The circuit of a target, for calls without a class. As [`Breakers::circuit`].
+    pub fn target(&self, target: &Target) -> Circuit {
+        self.circuit(&Key::target(target.clone()))
+    }
+
+    /// All circuits, in no order.
+    pub fn circuits(&self) -> Vec<Circuit> {
+        self.read().iter().cloned().map(Circuit).collect()
+    }
+
+    /// All circuits as they are now, in no order.
+    pub fn snapshot(&self) -> Vec<Snapshot> {
+        self.circuits().iter().map(Circuit::snapshot).collect()
+    }
+
+    /// The last 1,000 transitions of all circuits, the oldest first.
+    pub fn history(&self) -> Vec<Transition> {
+        self.0.history.kept()
+    }
+
+    /// Calls that went through without a circuit, since there were too many keys.
+    pub fn unwatched(&self) -> u64 {
+        self.0.unwatched.load(Ordering::Relaxed)
+    }
+
+    /// The first transition after this very call, whenever the future is polled.
+    ///
+    /// It also keeps the time: a half-open circuit whose time is over moves on while somebody
+    /// waits here, although no call comes.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping it loses nothing: what it would have given stands in [`Breakers::history`].
+    ///
+    /// # Panics
+    ///
+    /// Waits on `tokio::time`: panics when it is polled outside a Tokio runtime with time enabled.
+    pub fn changed(&self) -> impl Future<Output = Transition> + Send + 'static + use<> {
+        let breakers = self.clone();
+        let (seen, mut told) = self.0.history.subscribe();
+        async move {
+            loop {
+                if let Some(transition) = breakers.0.history.after(seen) {
+                    return transition;
+                }
+                // The sender lives in `breakers`, so there is always one to wait for.
+                let told = told.changed();
+                match breakers.next_dwell_end() {
+                    Some(due) => {
+                        if timeout_at(due, told).await.is_err() {
+                            breakers.elapse();
+                        }
+                    }
+                    None => {
+                        let _ = told.await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The circuit of a request; `None` where there are too many already.
+    pub(crate) fn watch(&self, key: KeyRef<'_>) -> Option<Arc<Shared>> {
+        let found = self.read().find(key).cloned();
+        found.or_else(|| self.watch_new(key))
+    }
+
+    #[cold]
+    fn watch_new(&self, key: KeyRef<'_>) -> Option<Arc<Shared>> {
+        let shared = self.make(key.to_key());
+        let mut table = self.write();
+        if let Some(found) = table.find(key) {
+            return Some(found.clone());
+        }
+        if !table.make_room(Instant::now()) {
+            drop(table);
+            self.0.unwatched.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        table.insert(shared.clone());
+        Some(shared)
+    }
+
+    fn make(&self, key: Key) -> Arc<Shared> {
+        let policy = (self.0.policy)(&key);
+        let hash = self.read().hash(key.borrow());
+        let history = self.0.history.clone();
+        Arc::new(Shared::new(key, hash, policy, history, Instant::now()))
+    }
+
+    fn next_dwell_end(&self) -> Option<Instant> {
+        let table = self.read();
+        table
+            .iter()
+            .filter_map(|shared| shared.core().dwell_end())
+            .min()
+    }
+
+    fn elapse(&self) {
+        let now = Instant::now();
+        for circuit in self.circuits() {
+            circuit.0.with(|core| core.elapse(now));
+        }
+    }
+
+    // The table is written whole or, if making a circuit panics, not at all.
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.0.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.0.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Breakers {
+    fn default() -> Self {
+        Breakers::new()
+    }
+}
+
+impl fmt::Debug for Breakers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let states = self.snapshot();
+        let states = states.iter().map(|s| (s.key.to_string(), s.state));
+        f.debug_map().entries(states).finish()
+    }
+}

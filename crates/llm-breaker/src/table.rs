@@ -1,0 +1,111 @@
+//! The circuits by their keys, and which of them are forgotten when there are too many.
+
+use std::{hash::RandomState, sync::Arc};
+
+use hashbrown::HashTable;
+use tokio::time::Instant;
+
+use crate::{circuit::Shared, key::KeyRef};
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    circuits: HashTable<Arc<Shared>>,
+    random: RandomState,
+    max: usize,
+    /// At how many circuits the idle ones are next looked for. It doubles with what is left, so
+    /// that looking costs each new circuit the same.
+    sweep_at: usize,
+    /// New keys to turn away before circuits are looked through again: none could go.
+    turned_away: usize,
+}
+
+/// The least number of circuits that is worth sweeping.
+const FEW: usize = 64;
+
+impl Table {
+    pub(crate) fn new(max: usize) -> Table {
+        let mut table = Table {
+            circuits: HashTable::new(),
+            random: RandomState::new(),
+            max: 0,
+            sweep_at: 0,
+            turned_away: 0,
+        };
+        table.set_max(max);
+        table
+    }
+
+    pub(crate) fn set_max(&mut self, max: usize) {
+        self.max = max.max(1);
+        self.sweep_at = FEW;
+    }
+
+    pub(crate) fn hash(&self, key: KeyRef<'_>) -> u64 {
+        key.hash(&self.random)
+    }
+
+    pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<&Arc<Shared>> {
+        let same = |shared: &Arc<Shared>| shared.key.borrow() == key;
+        self.circuits.find(self.hash(key), same)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
+        self.circuits.iter()
+    }
+
+    /// Puts a circuit in, whatever the number. The key must be new.
+    pub(crate) fn insert(&mut self, shared: Arc<Shared>) {
+        let hash = shared.hash;
+        self.circuits
+            .insert_unique(hash, shared, |other| other.hash);
+    }
+
+    /// Whether there is room for one more; forgets circuits for it where it has to.
+    pub(crate) fn make_room(&mut self, now: Instant) -> bool {
+        let len = self.circuits.len();
+        if len < self.sweep_at.min(self.max) {
+            return true;
+        }
+        if self.turned_away > 0 {
+            self.turned_away -= 1;
+            return false;
+        }
+        self.circuits
+            .retain(|shared| is_used(shared) || !shared.core().is_idle(now));
+        let left = self.circuits.len();
+        self.sweep_at = FEW.max(left * 2);
+        if left < self.max {
+            return true;
+        }
+        let batch = self.max.div_ceil(8);
+        let gone = self.forget_oldest(batch, now);
+        self.turned_away = batch - gone;
+        gone > 0
+    }
+
+    /// Forgets those that are longest out of use among those that may go, at most so many.
+    fn forget_oldest(&mut self, most: usize, now: Instant) -> usize {
+        let may_go = |shared: &Arc<Shared>| {
+            let core = shared.core();
+            (!is_used(shared) && core.may_go(now)).then(|| core.last_used())
+        };
+        let mut ages: Vec<_> = self.circuits.iter().filter_map(may_go).collect();
+        if ages.is_empty() {
+            return 0;
+        }
+        let last = most.min(ages.len()) - 1;
+        let (_, newest, _) = ages.select_nth_unstable(last);
+        let (newest, mut gone) = (*newest, 0);
+        self.circuits.retain(|shared| {
+            let goes = gone < most && may_go(shared).is_some_and(|used| used <= newest);
+            gone += usize::from(goes);
+            !goes
+        });
+        gone
+    }
+}
+
+/// Whether a call or a handle holds it. Who looks it up needs the lock that is held here.
+fn is_used(shared: &Arc<Shared>) -> bool {
+    Arc::strong_count(shared) > 1
+}
