@@ -141,7 +141,7 @@ async fn an_unknown_path_says_which_there_are() {
 /// The service before two providers, of which the first plays `phase`.
 async fn two(phase: Phase) -> (Service, ChaosProvider, ChaosProvider) {
     let (a, b) = (provider("a", Some(phase)).await, provider("b", None).await);
-    let targets = [&a, &b].map(|p| format!("{}={}", p.name(), p.base_url()));
+    let targets = [("a", &a), ("b", &b)].map(|(name, p)| format!("{name}={}", p.base_url()));
     (Service::start(&targets).await, a, b)
 }
 
