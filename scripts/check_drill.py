@@ -12,10 +12,11 @@ import xml.etree.ElementTree as ElementTree
 ARM_KEYS = {
     "name", "requests", "answered", "failed", "first_token_p50_ms", "first_token_p99_ms",
     "upstream_calls", "seconds_to_switch", "seconds_to_return", "failures", "served_by",
+    "circuit",
 }
 LIMIT_KEYS = {
     "connect_ms", "first_token_ms", "idle_ms", "stall_ms", "stream_ms", "deadline_ms",
-    "bare_total_ms",
+    "backoff_ms", "open_ms", "ramp_ms", "bare_total_ms",
 }
 
 
@@ -35,6 +36,22 @@ def check_arm(arm):
     check(arm["first_token_p50_ms"] <= arm["first_token_p99_ms"], f"{name}: percentiles")
 
 
+def check_circuit(drill, stack):
+    states = ["closed"] + [change["to"] for change in stack["circuit"]]
+    times = [change["at"] for change in stack["circuit"]]
+    check(times == sorted(times), "the circuit's changes are out of order")
+    arrows = {"closed": ["open"], "open": ["half-open"], "half-open": ["open", "closed"]}
+    for before, after in zip(states, states[1:]):
+        check(after in arrows[before], f"the circuit went from {before} to {after}")
+    outage = next(phase for phase in drill["phases"] if phase["name"] == "outage")
+    opened = [at for at, to in zip(times, states[1:]) if to == "open" and at >= outage["from"]]
+    check(opened and opened[0] < outage["to"], "the circuit did not open in the outage")
+    check(states[-1] == "closed", f"the circuit ended {states[-1]}")
+    # What is left of its open time, then trials to the end of their answers.
+    at_most = 2 * drill["limits"]["open_ms"] / 1000
+    check(stack["seconds_to_return"] <= at_most, f"back only after {stack['seconds_to_return']} s")
+
+
 def check_figures(drill):
     check(LIMIT_KEYS <= drill["limits"].keys(), "limits are missing")
     check(drill["limits"]["first_token_ms"] >= 200, "the first-token limit measures noise")
@@ -47,7 +64,7 @@ def check_figures(drill):
     share = stack["answered"] / stack["requests"]
     check(share >= 0.995, f"the stack answered {share:.2%}: {stack['failures']}")
     calls = stack["upstream_calls"] / stack["requests"]
-    check(calls <= 2.1, f"the stack made {calls:.2f} upstream calls per request")
+    check(calls <= 1.2, f"the stack made {calls:.2f} upstream calls per request")
     check(stack["seconds_to_switch"] is not None, "the stack never switched")
     check(stack["seconds_to_return"] is not None, "the stack never came back")
     check(bare["seconds_to_switch"] is None, "the bare client has no secondary")
@@ -60,6 +77,8 @@ def check_figures(drill):
     for name, arm in arms.items():
         total = sum(phase["arms"][name]["requests"] for phase in drill["phases"])
         check(total == arm["requests"], f"{name}: the phases do not add up")
+    check_circuit(drill, stack)
+    check(bare["circuit"] is None, "the bare client has no circuit")
     return f"stack {share:.2%} with {calls:.2f} calls each, bare {answered}/{sent} in the outage"
 
 
@@ -67,7 +86,7 @@ def check_image(path):
     root = ElementTree.parse(path).getroot()
     check(root.tag == "{http://www.w3.org/2000/svg}svg", f"{path} is no SVG")
     texts = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
-    for text in ("Bare client", "With the stack", "First token", "failed"):
+    for text in ("Bare client", "With the stack", "First token", "failed", "circuit", "half-open"):
         check(text in texts, f"{path} does not say {text!r}")
 
 

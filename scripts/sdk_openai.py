@@ -11,6 +11,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 
@@ -59,8 +60,8 @@ def first_url(process):
 class Service:
     """The example, fresh for each case: a rate-limited target rests in it."""
 
-    def __init__(self, binary, targets):
-        args = [binary, "--listen", "127.0.0.1:0", *LIMITS]
+    def __init__(self, binary, targets, options=()):
+        args = [binary, "--listen", "127.0.0.1:0", *LIMITS, *options]
         for name, provider in targets:
             args += ["--target", f"{name}={provider.base}/v1"]
         self.process = subprocess.Popen(args, stdout=subprocess.PIPE, text=True)
@@ -130,30 +131,37 @@ def phase(fault, **more):
     return {"fault": fault, **more}
 
 
-# name: what the primary does, and how often it is called for one request.
+# What the primary does for ever, and how often it is called for one request: what waiting may help is
+# retried twice, what is a matter of luck once, and a silent or spent target is left at once.
 RESCUED = {
-    "answers 503": phase("error_503"),
-    "answers 500": phase("error_500"),
-    "answers 529": phase("error_529"),
-    "answers 401": phase("error_401"),
-    "spent its quota": phase("insufficient_quota"),
-    "hangs": phase("no_response"),
+    "answers 503": (phase("error_503"), 3),
+    "answers 500": (phase("error_500"), 2),
+    "answers 529": (phase("error_529"), 3),
+    "answers 401": (phase("error_401"), 1),
+    "spent its quota": (phase("insufficient_quota"), 1),
+    "hangs": (phase("no_response"), 1),
     # Once, so that the next connection, which asks for the log, is read.
-    "never reads": phase("never_read", times=1),
-    "sends headers, then nothing": phase("headers_then_silence"),
-    "sends keep-alives only": phase("keep_alive_only", gap="100ms"),
-    "resets": phase("reset"),
-    "closes": phase("close"),
-    "sends 429 with a hint": phase("rate_limit", retry_after="30s"),
-    "sends 429 without a hint": phase("rate_limit", retry_after="0s"),
-    "puts an error event first": phase("error_event_first"),
-    "is slow to the first token": phase("slow_first_token", delay="5s"),
-    "answers HTML": phase("html_200"),
-    "answers nothing": phase("empty_200"),
-    "puts an error in a 200": phase("error_200"),
-    "sends half of the JSON": phase("truncated_json"),
-    "finishes without content": phase("finish_without_content"),
-    "never ends its error": phase("endless_error"),
+    "never reads": (phase("never_read", times=1), 1),
+    "sends headers, then nothing": (phase("headers_then_silence"), 1),
+    "sends keep-alives only": (phase("keep_alive_only", gap="100ms"), 1),
+    "resets": (phase("reset"), 3),
+    "closes": (phase("close"), 3),
+    "sends 429 with a hint": (phase("rate_limit", retry_after="30s"), 1),
+    "sends 429 without a hint": (phase("rate_limit", retry_after="0s"), 3),
+    "puts an error event first": (phase("error_event_first"), 2),
+    "is slow to the first token": (phase("slow_first_token", delay="5s"), 1),
+    "answers HTML": (phase("html_200"), 2),
+    "answers nothing": (phase("empty_200"), 2),
+    "puts an error in a 200": (phase("error_200"), 2),
+    "sends half of the JSON": (phase("truncated_json"), 2),
+    "finishes without content": (phase("finish_without_content"), 2),
+    "never ends its error": (phase("endless_error"), 2),
+}
+# What the primary does once: it is asked again and answers itself.
+RIDDEN_OUT = {
+    "answers 500 once": phase("error_500", times=1),
+    "answers 503 once": phase("error_503", times=1),
+    "resets once": phase("reset", times=1),
 }
 # What the primary sends is whole, odd as it may be.
 WHOLE = {
@@ -193,23 +201,74 @@ class Checks:
             print(f"ok     {name}", flush=True)
 
 
+class Flap(threading.Thread):
+    """A primary that is down for 60 s of 80 s, on real time, while the other cases run: twenty
+    requests, one every four seconds."""
+
+    NAME = "primary is down for 60 of 80 s"
+    DOWN, EVERY, REQUESTS = 60, 4, 20
+
+    def __init__(self, chaos, service):
+        super().__init__(daemon=True)
+        self.binaries = chaos, service
+        self.seen = []
+
+    def run(self):
+        chaos, service = self.binaries
+        primary, secondary = Provider(chaos, "primary"), Provider(chaos, "secondary")
+        try:
+            primary.play(phase("error_503", to=f"{self.DOWN}s"))
+            begin = time.monotonic()
+            with Service(service, [("a", primary), ("b", secondary)]) as client:
+                for number in range(self.REQUESTS):
+                    time.sleep(max(0, begin + number * self.EVERY - time.monotonic()))
+                    at = time.monotonic() - begin
+                    self.seen.append((at, ask(client, number % 2 == 0)))
+            log = primary.log()
+            self.calls = sum(call["status"] == 503 for call in log), len(log)
+        finally:
+            for provider in (primary, secondary):
+                provider.process.kill()
+
+    def check(self, checks):
+        self.join()
+        down = [outcome for at, outcome in self.seen if at < self.DOWN]
+        back = [at for at, outcome in self.seen if at >= self.DOWN and outcome.who == "a"]
+        failed, calls = self.calls
+        print(
+            f"       {self.NAME}: {failed} calls of {len(down)} requests to it meanwhile, "
+            f"back {back[0] - self.DOWN if back else float('nan'):.0f} s after its recovery"
+        )
+        checks.check(
+            self.NAME,
+            (len(self.seen) == self.REQUESTS, f"only {len(self.seen)} requests"),
+            (all(outcome.whole for _, outcome in self.seen), f"not all answered: {self.seen}"),
+            (failed <= len(down), f"{failed} calls of {len(down)} requests to a dead target"),
+            (bool(back) and back[0] - self.DOWN <= 15, f"back on the primary at {back[:1]}"),
+            (calls > failed, "the primary never answered"),
+        )
+
+
 def main():
     chaos, service, *only = sys.argv[1:]
     primary, secondary = Provider(chaos, "primary"), Provider(chaos, "secondary")
     both = [("a", primary), ("b", secondary)]
     checks = Checks()
 
-    def run(name, stream, *phases, targets=both, model="chaos-1"):
+    def run(name, stream, *phases, options=()):
         primary.play(*phases)
         secondary.play()
-        with Service(service, targets) as client:
-            outcome = ask(client, stream, model)
+        with Service(service, both, options) as client:
+            outcome = ask(client, stream)
         return outcome, primary.log(), secondary.log()
 
     def wanted(name):
         return not only or any(word in name for word in only)
 
+    flap = Flap(chaos, service) if wanted(Flap.NAME) else None
     try:
+        if flap:
+            flap.start()
         for name, fault in WHOLE.items():
             for stream in (True,) if name == "leaves the end marker out" else (False, True):
                 label = f"primary {name}, {'streamed' if stream else 'whole'}"
@@ -222,7 +281,7 @@ def main():
                         ((len(first), len(second)) == (1, 0), f"calls {len(first)}, {len(second)}"),
                         (first[0]["authorization"] == f"Bearer {KEY}", "the key was not passed on"),
                     )
-        for name, fault in RESCUED.items():
+        for name, (fault, calls) in RESCUED.items():
             for stream in (False, True):
                 label = f"primary {name}, {'streamed' if stream else 'whole'}"
                 if wanted(label):
@@ -231,9 +290,41 @@ def main():
                         label,
                         (seen.whole, f"not answered in full: {seen}"),
                         (seen.who == "b", f"answered by {seen.who}"),
-                        (seen.attempts == "2", f"attempts said {seen.attempts}"),
-                        ((len(first), len(second)) == (1, 1), f"calls {len(first)}, {len(second)}"),
+                        (seen.attempts == str(calls + 1), f"attempts said {seen.attempts}"),
+                        (
+                            (len(first), len(second)) == (calls, 1),
+                            f"calls {len(first)}, {len(second)}",
+                        ),
                         (seen.seconds < BOUND, f"took {seen.seconds:.2f} s"),
+                    )
+        for name, fault in RIDDEN_OUT.items():
+            for stream in (False, True):
+                label = f"primary {name}, {'streamed' if stream else 'whole'}"
+                if wanted(label):
+                    seen, first, second = run(name, stream, fault)
+                    checks.check(
+                        label,
+                        (seen.whole, f"not answered in full: {seen}"),
+                        (seen.who == "a", f"answered by {seen.who}"),
+                        (seen.attempts == "2", f"attempts said {seen.attempts}"),
+                        ((len(first), len(second)) == (2, 0), f"calls {len(first)}, {len(second)}"),
+                        (seen.seconds < 1.5, f"took {seen.seconds:.2f} s"),
+                    )
+        for hint, who, calls in (("2s", "a", (2, 0)), ("60s", "b", (1, 1))):
+            for stream in (False, True):
+                label = f"primary is rate limited for {hint}, {'streamed' if stream else 'whole'}"
+                if wanted(label):
+                    fault = phase("rate_limit", retry_after=hint, times=1)
+                    # With time enough to wait: a target waits within its share of the deadline.
+                    seen, first, second = run(label, stream, fault, options=["--deadline", "10s"])
+                    waited = seen.seconds >= 2
+                    checks.check(
+                        label,
+                        (seen.whole, f"not answered in full: {seen}"),
+                        (seen.who == who, f"answered by {seen.who}"),
+                        ((len(first), len(second)) == calls, f"calls {len(first)}, {len(second)}"),
+                        (waited == (who == "a"), f"took {seen.seconds:.2f} s"),
+                        (seen.seconds < 4, f"took {seen.seconds:.2f} s"),
                     )
         for name, (fault, error) in FINAL.items():
             for stream in (False, True):
@@ -269,7 +360,7 @@ def main():
                     label,
                     (isinstance(seen.error, openai.InternalServerError), f"{seen}"),
                     (headers.get("x-should-retry") == "false", "x-should-retry is not false"),
-                    ((len(primary.log()), len(secondary.log())) == (1, 1), "calls"),
+                    (len(primary.log()) == 3 and len(secondary.log()) in (2, 3), "calls"),
                     (seen.seconds < BOUND, f"took {seen.seconds:.2f} s"),
                 )
             label = f"both rate limited, {'streamed' if stream else 'whole'}"
@@ -287,6 +378,8 @@ def main():
                     (hint in ("19", "20"), f"retry-after said {hint}"),
                     (calls == (1, 1), f"calls {calls}: a resting target was called"),
                 )
+        if flap:
+            flap.check(checks)
     finally:
         primary.process.kill()
         secondary.process.kill()

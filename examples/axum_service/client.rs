@@ -19,7 +19,7 @@ pub(crate) fn client() -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
         .pool_idle_timeout(Duration::from_secs(60))
         .http2_keep_alive_interval(Duration::from_secs(10))
         .http2_keep_alive_timeout(Duration::from_secs(5))
-        // The failover layer decides what is sent again.
+        // The retry and failover layers decide what is sent again.
         .retry_canceled_requests(false)
         .build(connector())
 }

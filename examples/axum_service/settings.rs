@@ -7,7 +7,8 @@ use llm_call::Commit;
 pub(crate) const HELP: &str = "\
 Usage: axum_service --target NAME=URL[,model=MODEL] [--target ...] [options]
 
-An OpenAI-compatible chat endpoint whose client fails over between targets, in the order given.
+An OpenAI-compatible chat endpoint whose client rides out blips, leaves a failing target alone, and
+fails over between targets, in the order given.
 
   --target NAME=URL[,model=MODEL]  a target: its base URL as for an SDK; MODEL replaces the caller's
   --listen ADDR                    where to listen                       [127.0.0.1:8080]
@@ -18,6 +19,9 @@ An OpenAI-compatible chat endpoint whose client fails over between targets, in t
   --idle DURATION                  longest silence within a stream       [10s]
   --deadline DURATION              longest wait for an answer, over all targets [25s]
                                    (thinking requests: 120s, or this if it is longer)
+  --retries N                      most retries of one call on one target [2]
+  --open DURATION                  how long a target that fails is not asked, less up to a fifth,
+                                   before a few calls try it again        [10s]
   --commit first-token|whole       when an answer is handed to the caller [first-token]
   --help                           this text
 
@@ -49,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) answer: Duration,
     pub(crate) idle: Duration,
     pub(crate) deadline: Duration,
+    pub(crate) retries: u32,
+    pub(crate) open: Duration,
     pub(crate) commit: Commit,
 }
 
@@ -65,6 +71,8 @@ impl Settings {
             answer: Duration::from_secs(20),
             idle: Duration::from_secs(10),
             deadline: Duration::from_secs(25),
+            retries: 2,
+            open: Duration::from_secs(10),
             commit: Commit::FirstToken,
         };
         let mut parser = lexopt::Parser::from_args(args);
@@ -88,6 +96,11 @@ impl Settings {
                 "answer" => settings.answer = duration(&name, &value)?,
                 "idle" => settings.idle = duration(&name, &value)?,
                 "deadline" => settings.deadline = duration(&name, &value)?,
+                "retries" => {
+                    settings.retries = (value.parse())
+                        .map_err(|_| format!("--retries {value}: give a number such as 2"))?;
+                }
+                "open" => settings.open = duration(&name, &value)?,
                 "commit" => {
                     settings.commit = match value.as_str() {
                         "first-token" => Commit::FirstToken,
@@ -152,6 +165,11 @@ impl fmt::Display for Settings {
             "limits: first token {:?}, answer {:?}, idle {:?}, deadline {:?}",
             self.first_token, self.answer, self.idle, self.deadline
         )?;
+        writeln!(
+            f,
+            "retries on one target: {}; an open circuit is tried again after {:?}",
+            self.retries, self.open
+        )?;
         write!(f, "commit: {:?}", self.commit)
     }
 }
@@ -189,6 +207,8 @@ mod tests {
             ("--target a=u --idle soon", "--idle soon"),
             ("--target a=u --idle 0s", "--idle 0s"),
             ("--target a=u --commit late", "first-token or whole"),
+            ("--target a=u --retries many", "--retries many"),
+            ("--target a=u --open 0s", "--open 0s"),
             ("--target a=u --listen x", "--listen x"),
             ("--target a=u --what 1", "--what"),
             ("stray", "stray"),

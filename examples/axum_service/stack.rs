@@ -7,9 +7,11 @@ use http::{
     HeaderValue, Method, Response, StatusCode, Uri,
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
+use llm_breaker::{BreakerLayer, Breakers};
 use llm_call::{BoxError, CallSettings, IdentifyLayer, PeekLayer, RespondLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
+use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use tower::ServiceBuilder;
 
@@ -46,6 +48,12 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         .first_token(settings.first_token)
         .answer(settings.answer)
         .idle(settings.idle);
+    // For a minute of outage as for hours: after ten seconds a call or a few try the target again, and
+    // whoever makes them is answered by the next one if it still fails.
+    let circuit = llm_breaker::Settings::new()
+        .open_for(settings.open)
+        .open_max(settings.open)
+        .build()?;
     let service = ServiceBuilder::new()
         // A gateway within a company shows its callers which targets failed, and how. Before the
         // public, leave the details out.
@@ -53,6 +61,8 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         .layer(IdentifyLayer::new().settings(by_key))
         .layer(DeadlineLayer::new(settings.deadline))
         .layer(FailoverLayer::new(targets))
+        .layer(RetryLayer::new(RetryBudget::new()).retries(settings.retries))
+        .layer(BreakerLayer::new(Breakers::with(circuit)))
         .layer(timeout)
         .layer(providers)
         .layer(PeekLayer::new().commit(settings.commit))

@@ -137,3 +137,60 @@ async fn an_unknown_path_says_which_there_are() {
     }
     assert!(a.log().is_empty());
 }
+
+/// The service before two providers, of which the first plays `phase`.
+async fn two(phase: Phase) -> (Service, ChaosProvider, ChaosProvider) {
+    let (a, b) = (provider("a", Some(phase)).await, provider("b", None).await);
+    let targets = [("a", &a), ("b", &b)].map(|(name, p)| format!("{name}={}", p.base_url()));
+    (Service::start(&targets).await, a, b)
+}
+
+/// Who answered a request that was answered in full.
+async fn answered(service: &Service) -> String {
+    let answer = service.post("/v1/chat/completions").send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let who = answer.headers()["x-llm-provider"].to_str().unwrap().to_owned();
+    assert!(answer.text().await.unwrap().contains("[DONE]"));
+    who
+}
+
+#[tokio::test]
+async fn reset_once_and_500_once_are_retried_on_the_same_target() {
+    for fault in [Fault::Reset, Fault::Error500, Fault::Error503] {
+        let once = Phase {
+            times: Some(1),
+            ..Phase::new(fault)
+        };
+        let (service, a, b) = two(once).await;
+        assert_eq!(answered(&service).await, "a", "{fault:?}");
+        assert_eq!((a.log().len(), b.log().len()), (2, 0), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_500_for_ever_is_retried_once_and_a_503_twice_before_the_call_goes_elsewhere() {
+    for (fault, calls) in [(Fault::Error500, 2), (Fault::Error503, 3)] {
+        let (service, a, b) = two(Phase::new(fault)).await;
+        assert_eq!(answered(&service).await, "b", "{fault:?}");
+        assert_eq!((a.log().len(), b.log().len()), (calls, 1), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_get_better_is_called_once() {
+    for fault in [Fault::NoResponse, Fault::ContextLength] {
+        let (service, a, b) = two(Phase::new(fault)).await;
+        assert_eq!(answered(&service).await, "b", "{fault:?}");
+        assert_eq!((a.log().len(), b.log().len()), (1, 1), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_target_is_left_alone_and_every_request_is_answered() {
+    let (service, a, b) = two(Phase::new(Fault::Error503)).await;
+    for _ in 0..20 {
+        assert_eq!(answered(&service).await, "b");
+    }
+    // Five failures in a row open its circuit: three calls of the first request, two of the next.
+    assert_eq!((a.log().len(), b.log().len()), (5, 20));
+}

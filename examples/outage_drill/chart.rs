@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use llm_breaker::CircuitState;
+
 use crate::{
     arm::Record,
+    circuit::Circuit,
     clocks::Limits,
     figures::{Figures, buckets},
     incident::{Phase, SECONDARY},
@@ -67,6 +70,9 @@ pub(crate) fn draw(play: &Play<'_>, arms: &[(&Played, &Figures)]) -> String {
     let mut top = TOP;
     for (played, figures) in arms {
         chart.answers(top, &played.records);
+        if let Some(circuit) = &played.circuit {
+            chart.circuit(top + PANEL + 6.0, circuit);
+        }
         chart.verdict(top, played, figures);
         top += PANEL + GAP;
     }
@@ -174,6 +180,33 @@ impl Chart<'_> {
                 self.svg
                     .rect(left + gap / 2.0, y, right - left - gap, height, colour);
             }
+        }
+    }
+
+    /// The states of the primary's circuit, as a band below the columns.
+    fn circuit(&mut self, top: f64, circuit: &Circuit) {
+        const HEIGHT: f64 = 9.0;
+        for (from, to, state) in circuit.spans(self.play.length()) {
+            let (left, right) = (self.x(from), self.x(to));
+            self.svg
+                .rect(left, top, right - left, HEIGHT, state_colour(state));
+        }
+        let left = Type {
+            anchor: "end",
+            ..SMALL
+        };
+        let y = top + HEIGHT;
+        self.svg.text(LEFT - 8.0, y, left, "circuit");
+        let mut x = RIGHT + 22.0;
+        for state in [
+            CircuitState::Closed,
+            CircuitState::Open,
+            CircuitState::HalfOpen,
+        ] {
+            let label = state.to_string();
+            self.svg.rect(x, top, HEIGHT, HEIGHT, state_colour(state));
+            self.svg.text(x + 13.0, y, SMALL, &label);
+            x += 23.0 + 6.2 * label.len() as f64;
         }
     }
 
@@ -343,6 +376,14 @@ fn rows(text: &str, width: usize, rows: usize) -> Vec<String> {
 /// Never 100 % while something failed.
 fn rounded_down(percent: f64) -> String {
     format!("{:.1} %", (percent * 10.0).floor() / 10.0)
+}
+
+fn state_colour(state: CircuitState) -> &'static str {
+    match state {
+        CircuitState::Closed => PRIMARY_COLOUR,
+        CircuitState::Open => INK,
+        CircuitState::HalfOpen => "#e69f00",
+    }
 }
 
 fn shade(phase: &Phase) -> &'static str {

@@ -41,6 +41,12 @@ pub(crate) struct Limits {
     pub(crate) stream: Duration,
     /// Stack: the call, all attempts together, up to its first token.
     pub(crate) deadline: Duration,
+    /// Stack: before a second retry; half of it before the first, at random below.
+    pub(crate) backoff: Duration,
+    /// Stack: how long an open circuit refuses calls, less up to a fifth.
+    pub(crate) open: Duration,
+    /// Stack: how long traffic grows after the circuit has closed.
+    pub(crate) ramp: Duration,
     /// Bare client: everything, the one limit that most code has. SDKs have 600 s by default;
     /// a minute is what careful users set.
     pub(crate) bare_total: Duration,
@@ -55,6 +61,9 @@ impl Limits {
         stall: Duration::from_secs(20),
         stream: Duration::from_secs(120),
         deadline: Duration::from_secs(25),
+        backoff: Duration::from_millis(500),
+        open: Duration::from_secs(30),
+        ramp: Duration::from_secs(10),
         bare_total: Duration::from_secs(60),
     };
 
@@ -68,12 +77,20 @@ impl Limits {
             stall: faster(self.stall),
             stream: faster(self.stream),
             deadline: faster(self.deadline),
+            backoff: faster(self.backoff),
+            open: faster(self.open),
+            ramp: faster(self.ramp),
             bare_total: faster(self.bare_total),
         }
     }
 
+    /// By how much these limits are shorter than the real ones.
+    pub(crate) fn factor(self) -> f64 {
+        Limits::REAL.deadline.div_duration_f64(self.deadline)
+    }
+
     /// Names and values, for people and for JSON.
-    pub(crate) fn named(self) -> [(&'static str, Duration); 7] {
+    pub(crate) fn named(self) -> [(&'static str, Duration); 10] {
         [
             ("connect", self.connect),
             ("first_token", self.first_token),
@@ -81,6 +98,9 @@ impl Limits {
             ("stall", self.stall),
             ("stream", self.stream),
             ("deadline", self.deadline),
+            ("backoff", self.backoff),
+            ("open", self.open),
+            ("ramp", self.ramp),
             ("bare_total", self.bare_total),
         ]
     }

@@ -32,6 +32,7 @@
 
 mod arm;
 mod chart;
+mod circuit;
 mod client;
 mod clocks;
 mod figures;
@@ -96,13 +97,13 @@ async fn drill() -> Result<(), BoxError> {
     report::announce(&play, &mut screen)?;
     let played = play.run(&mut screen).await?;
 
-    let outage = figures::outage(&phases).map(|(from, to)| (play.in_play(from), play.in_play(to)));
+    let outage = play.outage();
     let [bare, stack] = played
         .each_ref()
         .map(|arm| Figures::of(&arm.records, outage));
     let [played_bare, played_stack] = &played;
     let arms = [(played_bare, &bare), (played_stack, &stack)];
-    report::print(&arms, clocks, &mut screen)?;
+    report::print(&play, &arms, &mut screen)?;
     write(&options.svg, &chart::draw(&play, &arms))?;
     screen.line(&format!("\nThe timeline is in {}", options.svg.display()))?;
     if let Some(file) = &options.json {

@@ -23,8 +23,10 @@ use tower::Service;
 
 use crate::{
     arm::{Record, ask, question},
+    circuit::{Circuit, breakers},
     client::HttpClient,
     clocks::{Clocks, Limits},
+    figures,
     incident::{Incident, PRIMARY, Phase, SECONDARY},
     screen::Screen,
     stack::stack,
@@ -48,6 +50,8 @@ pub(crate) struct Played {
     pub(crate) name: &'static str,
     pub(crate) records: Vec<Record>,
     pub(crate) upstream_calls: u64,
+    /// The primary's circuit, in the arm that has one.
+    pub(crate) circuit: Option<Circuit>,
 }
 
 /// How far an arm is, for the eyes of those who wait.
@@ -63,9 +67,11 @@ impl Play<'_> {
         let [primary, secondary] = self.providers().await?;
         let bare_client = HttpClient::new(self.limits.connect);
         let stack_client = HttpClient::new(self.limits.connect);
+        let breakers = breakers(self.limits, self.clocks.request)?;
         let stack = stack(
             stack_client.clone(),
             self.limits,
+            &breakers,
             &primary.base_url(),
             &secondary.base_url(),
         )?;
@@ -99,11 +105,13 @@ impl Play<'_> {
                 name: "bare",
                 records: bare_records,
                 upstream_calls: bare_client.sent(),
+                circuit: None,
             },
             Played {
                 name: "stack",
                 records: stack_records,
                 upstream_calls: stack_client.sent(),
+                circuit: Some(Circuit::of_primary(&breakers.history(), began)),
             },
         ];
         cross_check(&played, &[primary, secondary], screen)?;
@@ -118,6 +126,12 @@ impl Play<'_> {
     /// A moment of the incident, in the play's time.
     pub(crate) fn in_play(&self, at: Duration) -> Duration {
         at.div_f64(self.clocks.incident)
+    }
+
+    /// When the outage begins and ends, in the play's time, if there is one.
+    pub(crate) fn outage(&self) -> Option<(Duration, Duration)> {
+        let (from, to) = figures::outage(self.phases)?;
+        Some((self.in_play(from), self.in_play(to)))
     }
 
     /// When a phase begins and ends, in the play's time.

@@ -5,7 +5,8 @@ use std::{io, time::Duration};
 use serde_json::{Value, json};
 
 use crate::{
-    clocks::{Clocks, Limits},
+    circuit::{Change, Circuit},
+    clocks::Limits,
     figures::{Figures, between},
     incident::Phase,
     play::{Play, Played, RATE},
@@ -64,10 +65,11 @@ pub(crate) fn announce(play: &Play<'_>, screen: &mut Screen) -> io::Result<()> {
 
 /// The table.
 pub(crate) fn print(
+    play: &Play<'_>,
     arms: &[(&Played, &Figures)],
-    clocks: Clocks,
     screen: &mut Screen,
 ) -> io::Result<()> {
+    let clocks = play.clocks;
     screen.line("")?;
     screen.line(&format!(
         "{:<6} {:>8} {:>18} {:>7} {:>19} {:>24}",
@@ -122,7 +124,45 @@ pub(crate) fn print(
             ))?;
         }
     }
+    for (played, _) in arms {
+        if let Some(circuit) = &played.circuit {
+            explain(play, circuit, screen)?;
+        }
+    }
     Ok(())
+}
+
+/// What the primary's circuit did, and which settings made it so.
+fn explain(play: &Play<'_>, circuit: &Circuit, screen: &mut Screen) -> io::Result<()> {
+    let Some((outage, recovery)) = play.outage() else {
+        return Ok(());
+    };
+    let both = |time: Duration| {
+        let real = time.mul_f64(play.clocks.request);
+        format!("{} ({} on the requests' clock)", span(time), span(real))
+    };
+    if let Some((after, reason)) = circuit.opened_after(outage) {
+        screen.line(&format!(
+            "stack: the primary's circuit opened {} into the outage: {reason}. It opens at 25 % failures or \
+             40 % slow calls of at least 10, or at 5 failures in a row; until then, and in each trial, \
+             failover finds another target for the call.",
+            both(after),
+        ))?;
+    }
+    screen.line(&format!(
+        "stack: it let trial calls through {} times: it stays open for {}, less up to a fifth.",
+        circuit.trials(),
+        both(play.limits.open),
+    ))?;
+    match circuit.closed_after(recovery) {
+        Some((after, reason)) => screen.line(&format!(
+            "stack: it closed {} after the recovery: {reason}. That is what was left of its open time, and \
+             trials to the end of their answers; traffic then grows for {}.",
+            both(after),
+            both(play.limits.ramp),
+        )),
+        None => screen.line("stack: it did not close again before the end of the play."),
+    }
 }
 
 fn or_dash(time: Option<Duration>) -> String {
@@ -163,6 +203,7 @@ pub(crate) fn json(play: &Play<'_>, arms: &[(&Played, &Figures)]) -> Value {
             "seconds_to_return": figures.to_return.map(|time| time.as_secs_f64()),
             "failures": figures.failures,
             "served_by": figures.served_by,
+            "circuit": played.circuit.as_ref().map(changes),
         })
     };
     let limits: serde_json::Map<_, _> = (play.limits.named().into_iter())
@@ -178,6 +219,17 @@ pub(crate) fn json(play: &Play<'_>, arms: &[(&Played, &Figures)]) -> Value {
         "arms": arms.iter().map(arm).collect::<Vec<_>>(),
         "phases": play.phases.iter().map(phase).collect::<Vec<_>>(),
     })
+}
+
+fn changes(circuit: &Circuit) -> Vec<Value> {
+    let change = |change: &Change| {
+        json!({
+            "at": change.at.as_secs_f64(),
+            "to": change.to.to_string(),
+            "reason": change.reason,
+        })
+    };
+    circuit.changes.iter().map(change).collect()
 }
 
 fn millis(time: Option<Duration>) -> Option<f64> {

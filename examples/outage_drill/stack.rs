@@ -1,11 +1,15 @@
 //! The stack, from the caller down to the HTTP client. This is the part to copy.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use llm_call::{Answer, BoxError, IdentifyLayer, PeekLayer};
+use llm_breaker::{BreakerLayer, Breakers};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
+use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use tower::{Service, ServiceBuilder};
 
@@ -20,6 +24,7 @@ use crate::{
 pub(crate) fn stack(
     client: HttpClient,
     limits: Limits,
+    breakers: &Breakers,
     primary_url: &str,
     secondary_url: &str,
 ) -> Result<
@@ -41,7 +46,11 @@ pub(crate) fn stack(
         .layer(DeadlineLayer::new(limits.deadline))
         // Chooses the target, and the next one when that has no first token to show.
         .layer(FailoverLayer::new(Targets::ordered([PRIMARY, SECONDARY])?))
-        // Here stand retry, breaker and bulkhead by target, in this order, where you use them.
+        // A blip is ridden out on the same target; a retry costs a token of its budget.
+        .layer(retry(limits))
+        // A target that fails is not asked for a while. One circuit for each target.
+        .layer(BreakerLayer::new(breakers.clone()))
+        // Here stands a bulkhead by target where you use one.
         // The limits of one attempt, by phase.
         .layer(
             TimeoutLayer::new()
@@ -59,4 +68,14 @@ pub(crate) fn stack(
         // Holds an answer back until its first token: what all layers above decide by.
         .layer(PeekLayer::new())
         .service(client))
+}
+
+/// The usual retries on the play's clock.
+fn retry(limits: Limits) -> RetryLayer {
+    let usual = |seconds: f64| Duration::from_secs_f64(seconds).div_f64(limits.factor());
+    RetryLayer::new(RetryBudget::new().refill(usual(10.0)))
+        .backoff(limits.backoff / 2, usual(5.0))
+        .hint_limit(usual(2.0))
+        .longest_wait(usual(60.0))
+        .least_attempt(usual(0.5))
 }
