@@ -100,9 +100,9 @@ async fn a_503_fails_over_to_the_next_target_and_its_model() {
     let answer = service.post("/v1/chat/completions").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers()["x-llm-provider"], "b");
-    assert_eq!(answer.headers()["x-llm-attempts"], "2");
+    assert_eq!(answer.headers()["x-llm-attempts"], "4");
     assert!(answer.text().await.unwrap().contains("[DONE]"));
-    assert_eq!((a.log().len(), b.log().len()), (1, 1));
+    assert_eq!((a.log().len(), b.log().len()), (3, 1));
     let expected = BODY.replace("asked", "other");
     assert_eq!(b.log()[0].body.as_ref(), Some(&expected));
 }
@@ -149,7 +149,10 @@ async fn two(phase: Phase) -> (Service, ChaosProvider, ChaosProvider) {
 async fn answered(service: &Service) -> String {
     let answer = service.post("/v1/chat/completions").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
-    let who = answer.headers()["x-llm-provider"].to_str().unwrap().to_owned();
+    let who = answer.headers()["x-llm-provider"]
+        .to_str()
+        .unwrap()
+        .to_owned();
     assert!(answer.text().await.unwrap().contains("[DONE]"));
     who
 }

@@ -55,6 +55,8 @@ const SMALL: Type = Type {
     anchor: "start",
 };
 
+const TINY: Type = Type { size: 11, ..SMALL };
+
 /// The scale of first-token times, on the requests' clock.
 const FIRST_TOKENS: [f64; 2] = [0.2, 20.0];
 
@@ -205,8 +207,8 @@ impl Chart<'_> {
         ] {
             let label = state.to_string();
             self.svg.rect(x, top, HEIGHT, HEIGHT, state_colour(state));
-            self.svg.text(x + 13.0, y, SMALL, &label);
-            x += 23.0 + 6.2 * label.len() as f64;
+            self.svg.text(x + 12.0, y, TINY, &label);
+            x += 18.0 + 6.2 * label.len() as f64;
         }
     }
 

@@ -119,12 +119,18 @@ mod tests {
     #[test]
     fn its_states_fill_the_play() {
         use CircuitState::{Closed, HalfOpen, Open};
-        let circuit = circuit(&[(3, Open), (5, HalfOpen), (6, Open), (8, HalfOpen), (9, Closed)]);
+        let circuit = circuit(&[
+            (3, Open),
+            (5, HalfOpen),
+            (6, Open),
+            (8, HalfOpen),
+            (9, Closed),
+        ]);
         let spans: Vec<_> = circuit.spans(7 * S).collect();
         assert_eq!(
             spans[..4],
             [
-                (0 * S, 3 * S, Closed),
+                (Duration::ZERO, 3 * S, Closed),
                 (3 * S, 5 * S, Open),
                 (5 * S, 6 * S, HalfOpen),
                 (6 * S, 7 * S, Open),
@@ -135,6 +141,9 @@ mod tests {
         assert_eq!(circuit.opened_after(2 * S), Some((S, "at 3")));
         assert_eq!(circuit.closed_after(4 * S), Some((5 * S, "at 9")));
         assert_eq!(circuit.closed_after(10 * S), None);
-        assert_eq!(Circuit::default().spans(S).collect::<Vec<_>>(), [(0 * S, S, Closed)]);
+        assert_eq!(
+            Circuit::default().spans(S).collect::<Vec<_>>(),
+            [(Duration::ZERO, S, Closed)]
+        );
     }
 }

@@ -150,7 +150,9 @@ fn explain(play: &Play<'_>, circuit: &Circuit, screen: &mut Screen) -> io::Resul
         ))?;
     }
     screen.line(&format!(
-        "stack: it let trial calls through {} times: it stays open for {}, less up to a fifth.",
+        "stack: it opened from closed {}x and let trial calls through {}x: it stays open for {}, less up to a \
+         fifth.",
+        circuit.outages(),
         circuit.trials(),
         both(play.limits.open),
     ))?;
