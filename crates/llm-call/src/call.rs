@@ -213,7 +213,8 @@ impl Call {
 
     /// Writes down that a layer waits before it sends again.
     pub fn note_wait(&self, wait: Duration) {
-        self.core().ledger.waited += wait;
+        let mut core = self.core();
+        core.ledger.waited = core.ledger.waited.saturating_add(wait);
     }
 
     /// What happened so far.

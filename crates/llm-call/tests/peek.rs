@@ -616,6 +616,38 @@ async fn c01_two_peeks_count_an_attempt_once() {
     assert_eq!(ledger.entries[0].kind, Some(Kind::Success));
 }
 
+#[tokio::test]
+async fn r16_what_is_sent_again_between_two_peeks_is_counted() {
+    let call = Call::open(CallSettings::new().max_attempts(3));
+    let sent = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let seen = sent.clone();
+    let client = tower::service_fn(move |_: http::Request<()>| {
+        seen.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        async { Ok::<_, llm_call::BoxError>(response(503, JSON, Script::new([Do::Data("{}")]))) }
+    });
+    let lower = tower::Layer::layer(&PeekLayer::new(), client);
+    let five_times = tower::service_fn(move |request: http::Request<()>| {
+        let lower = lower.clone();
+        async move {
+            let again = request.clone();
+            let mut answer = tower::ServiceExt::oneshot(lower.clone(), request).await;
+            for _ in 0..4 {
+                answer = tower::ServiceExt::oneshot(lower.clone(), again.clone()).await;
+            }
+            answer
+        }
+    });
+    let upper = tower::Layer::layer(&PeekLayer::new(), five_times);
+    let error = tower::ServiceExt::oneshot(upper, with_call(&call)).await;
+    let error = error.map(drop).unwrap_err();
+    assert_eq!(
+        kind(&*error),
+        Kind::Refused(llm_call::Refusal::AttemptsSpent)
+    );
+    assert_eq!(sent.load(std::sync::atomic::Ordering::Relaxed), 3);
+    assert_eq!(call.sent(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn t07_nothing_is_sent_after_the_deadline() {
     let call = Call::open(CallSettings::new().timeout(second()));

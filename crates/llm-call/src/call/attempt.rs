@@ -1,7 +1,7 @@
 use crate::{Dialect, Phase, Target};
 
 /// One copy of a request on its way to one target: the second of the two extensions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
     /// Where the copy goes; `None` where nobody chose.
@@ -16,6 +16,19 @@ pub struct Attempt {
     pub dialect: Option<Dialect>,
     /// A Peek above has counted this copy and keeps its record.
     pub(crate) counted: bool,
+}
+
+impl Clone for Attempt {
+    /// A clone is one more copy: a Peek below counts it, whatever a Peek above has counted.
+    fn clone(&self) -> Attempt {
+        Attempt {
+            target: self.target.clone(),
+            n: self.n,
+            alternatives: self.alternatives,
+            dialect: self.dialect,
+            counted: false,
+        }
+    }
 }
 
 impl Attempt {
