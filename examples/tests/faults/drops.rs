@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Full;
+use llm_breaker::{BreakerLayer, Breakers};
 use llm_call::{BoxError, Call, CallSettings, IdentifyLayer, PeekLayer, RespondLayer, client};
 use llm_chaos::testing::{
     BodyStep, BodyStep::Hang, BodyStep::Wait, Fuzzed, Gauges, Respond, Strict, drop_fuzz,
@@ -13,6 +14,7 @@ use llm_chaos::testing::{
 };
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
+use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use tower::{Layer, ServiceBuilder, ServiceExt};
 
@@ -36,7 +38,15 @@ fn json(steps: impl IntoIterator<Item = BodyStep>) -> Respond {
 struct Play {
     answers: [Respond; 2],
     streamed: bool,
-    played: RefCell<Vec<(Call, Gauges)>>,
+    played: RefCell<Vec<Played>>,
+}
+
+/// What is left of a play.
+struct Played {
+    call: Call,
+    gauges: Gauges,
+    breakers: Breakers,
+    budget: RetryBudget,
 }
 
 impl Play {
@@ -46,12 +56,20 @@ impl Play {
     {
         let http = service(self.answers.clone());
         let call = Call::open(CallSettings::new());
-        self.played.borrow_mut().push((call.clone(), http.gauges()));
+        let (breakers, budget) = (Breakers::new(), RetryBudget::new());
+        self.played.borrow_mut().push(Played {
+            call: call.clone(),
+            gauges: http.gauges(),
+            breakers: breakers.clone(),
+            budget: budget.clone(),
+        });
         let provider = || Provider::new("http://provider.test/v1").unwrap();
         let stack = ServiceBuilder::new()
             .layer(IdentifyLayer::new())
             .layer(DeadlineLayer::default())
             .layer(FailoverLayer::new(Targets::ordered(["a", "b"]).unwrap()))
+            .layer(RetryLayer::new(budget))
+            .layer(BreakerLayer::new(breakers))
             .layer(TimeoutLayer::new())
             .layer(
                 ProviderLayer::new()
@@ -69,13 +87,43 @@ impl Play {
         async { asking.await.unwrap_or_else(|never| match never {}) }
     }
 
-    /// After a drop: nothing lives, no copy is open, and the call has ended.
+    /// After a drop: nothing lives, no copy is open, the circuits wait for nobody, what was not sent
+    /// was not paid for, and the call has ended.
     fn check(&self, polls: usize) {
         let played = self.played.borrow();
-        let (call, gauges) = played.last().unwrap();
+        let Played {
+            call,
+            gauges,
+            breakers,
+            budget,
+        } = played.last().unwrap();
         let ledger = call.ledger();
         assert_eq!(gauges.live(), 0, "after {polls} polls: {ledger}");
-        assert!(gauges.calls() <= 2, "after {polls} polls: {ledger}");
+        assert!(gauges.calls() <= 6, "after {polls} polls: {ledger}");
+        for circuit in breakers.snapshot() {
+            let totals = circuit.totals;
+            let ended = totals.succeeded + totals.failed + totals.neutral + totals.abandoned;
+            assert_eq!(
+                (totals.in_flight, ended),
+                (0, totals.admitted),
+                "{circuit:?}"
+            );
+        }
+        for target in ["a:m:streaming", "a:m:chat", "b:m:streaming", "b:m:chat"] {
+            let target = target.parse().unwrap();
+            let sent = ledger
+                .sent()
+                .filter(|entry| entry.target.as_ref() == Some(&target));
+            let retries = sent.count().saturating_sub(1) as f64;
+            // A floor of three tokens, of which one comes back every ten seconds, and a tenth for
+            // an answer.
+            let left = 3.0 - retries..=3.1;
+            let balance = budget.balance(Some(&target));
+            assert!(
+                left.contains(&balance),
+                "{balance} after {polls} polls: {ledger}"
+            );
+        }
         let open = ledger.entries.iter().any(|entry| entry.kind.is_none());
         assert!(!open, "after {polls} polls: {ledger}");
         // A future that was never polled has not called the stack.

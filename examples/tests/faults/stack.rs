@@ -6,12 +6,14 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy, rt::TokioExecutor};
+use llm_breaker::{BreakerLayer, Breakers};
 use llm_call::{
     BoxError, Call, CallSettings, IdentifyLayer, PeekLayer, RespondLayer, client, reqwest::Reqwest,
 };
 use llm_chaos::{ChaosProvider, Script};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
+use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use serde_json::{Value, json};
 use tower::{Layer, ServiceBuilder, ServiceExt};
@@ -80,6 +82,7 @@ pub(crate) enum Got {
 pub(crate) struct Asked {
     pub(crate) got: Got,
     pub(crate) call: Call,
+    pub(crate) breakers: Breakers,
     /// Kept, since a client that is dropped closes all of its connections.
     pub(crate) _stack: llm_call::Client,
 }
@@ -121,12 +124,15 @@ where
     let ms = Duration::from_millis;
     let provider =
         |provider: &ChaosProvider| Provider::new(&format!("http://{}", provider.addr())).unwrap();
+    let breakers = Breakers::new();
     let stack = ServiceBuilder::new()
         .layer(IdentifyLayer::new())
         .layer(DeadlineLayer::new(ms(4000)))
         .layer(FailoverLayer::new(
             Targets::ordered(["primary", "secondary"]).unwrap(),
         ))
+        .layer(RetryLayer::new(RetryBudget::new()).least_attempt(ms(200)))
+        .layer(BreakerLayer::new(breakers.clone()))
         .layer(
             TimeoutLayer::new()
                 .first_token(ms(1000))
@@ -162,6 +168,7 @@ where
     Asked {
         got: read(answer, streamed).await,
         call,
+        breakers,
         _stack: stack,
     }
 }
