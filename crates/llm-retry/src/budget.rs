@@ -259,3 +259,6 @@ impl Guard for Deposit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

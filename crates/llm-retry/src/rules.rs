@@ -113,3 +113,6 @@ impl Situation {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

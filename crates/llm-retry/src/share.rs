@@ -80,6 +80,7 @@ impl Share {
 
     /// A planned retry was sent, at `at`.
     pub(crate) fn spend(&mut self, terms: &Terms, at: Instant) {
+        self.refill(terms, at);
         self.planned -= TOKEN;
         self.stamp(terms, at);
     }
@@ -130,3 +131,6 @@ impl Share {
         };
     }
 }
+
+#[cfg(test)]
+mod tests;
