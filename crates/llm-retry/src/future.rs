@@ -184,8 +184,7 @@ where
             return ControlFlow::Break(result);
         };
         let last = match result {
-            // The rest of this answer would hold its connection.
-            Ok(answer) if answer.body().state().ending().is_none() => {
+            Ok(answer) if !is_all_here(answer.body()) => {
                 let target = answer.body().state().target().cloned();
                 Err(Error::from(outcome).with_target(target).into())
             }
@@ -230,6 +229,13 @@ where
         };
         Some((wait, Oneshot::new(spare.service, spare.request)))
     }
+}
+
+/// Whether nothing of an answer is still to come, so that it holds no connection. An error status
+/// is an answer that has ended before its page has.
+fn is_all_here<B: Answer>(body: &B) -> bool {
+    let state = body.state();
+    state.ending().is_some() && body.size_hint().exact() == Some(state.bytes())
 }
 
 impl<S, ReqB> fmt::Debug for ResponseFuture<S, ReqB>

@@ -100,3 +100,62 @@ impl Shares {
         self.targets.len() < MOST_TARGETS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::share::TOKEN;
+
+    const TERMS: Terms = Terms {
+        deposit: TOKEN / 10,
+        most: 100 * TOKEN,
+        floor: 3 * TOKEN,
+        refill: Duration::from_secs(10),
+    };
+
+    fn target(name: &str) -> Target {
+        name.parse().unwrap()
+    }
+
+    fn full(now: Instant) -> Shares {
+        let mut shares = Shares::new(&TERMS);
+        for i in 0..MOST_TARGETS {
+            let target = target(&format!("p:{i}"));
+            shares
+                .share(Some(&target), &TERMS, now)
+                .0
+                .deposit(&TERMS, now);
+        }
+        shares
+    }
+
+    #[test]
+    fn what_was_earned_is_forgotten_after_a_minute_and_not_before() {
+        let start = Instant::now();
+        let mut shares = full(start);
+        let new = target("new:m");
+        for (after, own) in [(0, false), (59, false), (60, true)] {
+            let now = start + Duration::from_secs(after);
+            let (_, key) = shares.share(Some(&new), &TERMS, now);
+            assert_eq!(key.is_some(), own, "after {after} s");
+        }
+        assert_eq!(shares.targets.len(), 1);
+    }
+
+    #[test]
+    fn a_full_table_is_searched_once_a_second() {
+        let start = Instant::now();
+        let mut shares = full(start);
+        let new = target("new:m");
+        assert!(shares.share(Some(&new), &TERMS, start).1.is_none());
+        // One would be found now, if anybody looked.
+        let spent = target("p:7");
+        let used = shares.targets.get_mut(&spent).unwrap();
+        used.share = Share::new(&TERMS);
+        for (after, own) in [(999, false), (1000, true)] {
+            let now = start + Duration::from_millis(after);
+            assert_eq!(shares.share(Some(&new), &TERMS, now).1.is_some(), own);
+        }
+        assert_eq!(shares.targets.len(), MOST_TARGETS);
+    }
+}
