@@ -243,15 +243,14 @@ impl Deposit {
 }
 
 impl Guard for Deposit {
-    fn ended(&mut self, ending: Ending, state: &State) {
+    fn ended(&mut self, ending: Ending, _state: &State) {
         let Deposit(Account {
             budget,
             target,
             call,
         }) = self;
         let retried = call.facts().is_some_and(|facts| facts.caller_retries > 0);
-        let well = ending == Ending::Complete && state.outcome().is_success();
-        if well && !retried && call.count_answered() {
+        if ending == Ending::Complete && !retried && call.count_answered() {
             let (now, terms) = (Instant::now(), &budget.0.terms);
             let mut shares = budget.shares();
             let (share, _) = shares.share(target.as_ref(), terms, now);

@@ -158,4 +158,32 @@ mod tests {
         }
         assert_eq!(shares.targets.len(), MOST_TARGETS);
     }
+
+    #[test]
+    fn a_target_that_is_used_owes_or_waits_is_kept() {
+        let start = Instant::now();
+        let mut shares = full(start);
+        let later = start + Duration::from_secs(60);
+        let [used, owing, waiting] = ["p:1", "p:2", "p:3"].map(target);
+        shares.share(Some(&used), &TERMS, start + Duration::from_secs(1));
+        let (share, _) = shares.share(Some(&owing), &TERMS, start);
+        // Below the floor for as long as nothing comes back.
+        let never = Terms {
+            refill: Duration::MAX,
+            ..TERMS
+        };
+        assert!(share.withdraw(&never, start));
+        share.spend(&never, start);
+        let (share, _) = shares.share(Some(&waiting), &TERMS, start);
+        for _ in 0..20 {
+            share.deposit(&TERMS, start);
+        }
+        assert!(share.withdraw(&TERMS, start));
+        let new = target("new:m");
+        assert!(shares.share(Some(&new), &never, later).1.is_some());
+        assert_eq!(shares.targets.len(), 4);
+        for kept in [used, owing, waiting, new] {
+            assert!(shares.targets.contains_key(&kept), "{kept}");
+        }
+    }
 }

@@ -697,3 +697,31 @@ async fn a_body_knows_its_end_through_the_layer() {
     body.as_mut().cut(Ending::Dropped);
     assert_eq!(body.state().ending(), Some(Ending::Dropped));
 }
+
+#[tokio::test(start_paused = true)]
+async fn r07_a_refused_retry_costs_nothing_while_another_copy_is_sent() {
+    let budget = RetryBudget::new();
+    let client = service([status(503), whole()]);
+    let peek = ServiceBuilder::new()
+        .layer(PeekLayer::new())
+        .service(client);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let below = service_fn(move |request: Request<String>| {
+        let (peek, n) = (peek.clone(), calls.fetch_add(1, Ordering::SeqCst));
+        async move {
+            // The second time it is another copy of the call that is sent.
+            let answer = peek.oneshot(request).await;
+            match n {
+                0 => answer,
+                _ => Err(Error::new(Kind::Refused(Refusal::BulkheadFull)).into()),
+            }
+        }
+    });
+    let call = open();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(budget.clone()))
+        .service(below);
+    let answer = stack.oneshot(request_of(&call)).await.unwrap();
+    assert_eq!((answer.status().as_u16(), call.sent()), (503, 2));
+    assert_eq!(budget.balance(None), 3.0);
+}
