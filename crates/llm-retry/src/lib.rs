@@ -81,8 +81,9 @@
 //!
 //! [`BoxError`](llm_call::BoxError), and no error of its own: the last answer or error of the inner
 //! service, as it came. Where a layer below did not let a retry through (an open circuit, a full
-//! bulkhead, no attempt left, the deadline), that is the answer or error before it. Where the
-//! budget was spent, the call's [`Ledger`](llm_call::Ledger) says so.
+//! bulkhead, no attempt left, the deadline), that is the answer or error before it; of an answer
+//! that was still coming (an error page beyond 64 KiB), an [`Error`](llm_call::Error) of the same
+//! outcome. Where the budget was spent, the call's [`Ledger`](llm_call::Ledger) says so.
 //!
 //! # Panics
 //!
