@@ -45,8 +45,8 @@
 //!
 //! - Its verdict says so. After one that says [`Once`](llm_call::Retry::Once) (a 500, a model's
 //!   fault) there is one retry, after others at most two ([`RetryLayer::retries`]).
-//! - The [`Call`](llm_call::Call) has an attempt left. It counts over all layers, so layers that
-//!   send again do not multiply.
+//! - The [`Call`](llm_call::Call) has an attempt left, beside one for each other target that is
+//!   left. It counts over all layers, so layers that send again do not multiply.
 //! - While other targets are left: the target said something at all, and did not ask to be left
 //!   alone for more than 2 s ([`RetryLayer::hint_limit`]). Otherwise the next target is the better
 //!   one.

@@ -57,11 +57,13 @@ impl Rules {
             Retry::Once => !s.used_once,
             Retry::Yes => true,
         };
-        let elsewhere = s.alternatives > 0;
+        let elsewhere = s.alternatives > 0 && s.outcome.verdict.fail_over;
+        // Each of the other targets can have its attempt.
+        let reserved = if elsewhere { s.alternatives } else { 0 };
         if s.outcome.is_success()
             || !sound
             || s.retries >= self.retries
-            || s.attempts_left == 0
+            || s.attempts_left <= reserved
             || elsewhere && s.outcome.kind.is_silent()
         {
             return None;

@@ -91,6 +91,25 @@ fn r01_neither_the_retries_nor_the_attempts_are_exceeded() {
 }
 
 #[test]
+fn r01_each_of_the_other_targets_keeps_an_attempt() {
+    for (others, left, retried) in [(1, 2, true), (1, 1, false), (2, 3, true), (2, 2, false)] {
+        let s = Situation {
+            alternatives: others,
+            attempts_left: left,
+            ..failed(Kind::Overloaded)
+        };
+        assert_eq!(retries(&s), retried, "{others} others, {left} attempts");
+    }
+    // A failure that goes nowhere else leaves nothing to anybody.
+    let s = Situation {
+        alternatives: 2,
+        attempts_left: 1,
+        ..failed(Kind::Conflict)
+    };
+    assert!(retries(&s));
+}
+
+#[test]
 fn r11_the_wait_and_an_attempt_fit_into_the_deadline_or_the_call_fails_now() {
     for (left, retried) in [(0, false), (499, false), (500, true), (501, true)] {
         let mut s = failed(Kind::Overloaded);
