@@ -306,10 +306,20 @@ pub trait ResponseExt {
     /// What the answer was when it was committed: the classified truth, where the status may say
     /// 200 and mean an error.
     fn outcome(&self) -> Outcome;
+
+    /// Whether all of the answer is here, so that it holds no connection, and no permit of a layer
+    /// below. A large or encoded error, or a stream that began with an error event, has ended as an
+    /// answer while the rest of its bytes may still be on their way.
+    fn is_all_here(&self) -> bool;
 }
 
 impl<B: Answer> ResponseExt for http::Response<B> {
     fn outcome(&self) -> Outcome {
         self.body().state().outcome()
+    }
+
+    fn is_all_here(&self) -> bool {
+        let state = self.body().state();
+        state.ending().is_some() && self.body().size_hint().exact() == Some(state.bytes())
     }
 }

@@ -297,6 +297,10 @@ where
                 others,
                 is_last,
             } => {
+                // What holds a connection does not wait for what comes next.
+                if (this.answer.as_ref()).is_some_and(|answer| !answer.is_all_here()) {
+                    *this.answer = None;
+                }
                 let Some(mut request) = plan.copy(is_last) else {
                     let error = give_up(&plan.call, this.failed, *this.last, None);
                     return Step::Return(Err(error));

@@ -52,6 +52,27 @@ async fn r18_each_attempt_gets_a_readiness_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r09_an_answer_that_holds_a_connection_does_not_wait_for_the_next_target() {
+    let large: &str = "x".repeat(100 << 10).leak();
+    let inner = service([
+        Respond::status(
+            StatusCode::SERVICE_UNAVAILABLE,
+            [BodyStep::data(large), BodyStep::Hang],
+        ),
+        Respond::hang(),
+    ]);
+    let gauges = inner.gauges();
+    let stack = ServiceBuilder::new()
+        .layer(FailoverLayer::new(Targets::ordered(["a", "b"]).unwrap()))
+        .layer(PeekLayer::new())
+        .service(Strict::new(inner));
+    let mut asking = Box::pin(stack.oneshot(request(call())));
+    let waiting = tokio::time::timeout(Duration::from_secs(5), &mut asking).await;
+    assert!(waiting.is_err());
+    assert_eq!((gauges.calls(), gauges.live()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn c03_dropped_anywhere_it_leaves_nothing_and_closed_records() {
     let targets = Targets::ordered(["a", "b", "c", "d"]).unwrap();
     let state = std::cell::RefCell::new(None);

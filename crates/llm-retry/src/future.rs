@@ -184,7 +184,7 @@ where
             return ControlFlow::Break(result);
         };
         let last = match result {
-            Ok(answer) if !is_all_here(answer.body()) => {
+            Ok(answer) if !answer.is_all_here() => {
                 let target = answer.body().state().target().cloned();
                 Err(Error::from(outcome).with_target(target).into())
             }
@@ -229,13 +229,6 @@ where
         };
         Some((wait, Oneshot::new(spare.service, spare.request)))
     }
-}
-
-/// Whether nothing of an answer is still to come, so that it holds no connection. An error status
-/// is an answer that has ended before its page has.
-fn is_all_here<B: Answer>(body: &B) -> bool {
-    let state = body.state();
-    state.ending().is_some() && body.size_hint().exact() == Some(state.bytes())
 }
 
 impl<S, ReqB> fmt::Debug for ResponseFuture<S, ReqB>
