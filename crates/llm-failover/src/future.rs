@@ -8,17 +8,16 @@ use std::{
 
 use http::{Request, Response};
 use llm_call::{
-    Answer, Attempt, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal,
-    ResponseExt,
+    Answer, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal, ResponseExt,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
-use tower::util::Oneshot;
 use tower_service::Service;
 
 use crate::{
     AllFailed, Targets,
-    targets::{Next, Order},
+    plan::{Plan, Sending},
+    targets::Next,
 };
 
 pin_project! {
@@ -43,53 +42,6 @@ pin_project! {
         // When the first of those that refused the call takes one again.
         refused_until: Option<Instant>,
     }
-}
-
-pin_project! {
-    #[project = SendingProj]
-    enum Sending<S, ReqB>
-    where
-        S: Service<Request<ReqB>>,
-    {
-        Nothing,
-        First {
-            #[pin]
-            future: S::Future,
-        },
-        Next {
-            #[pin]
-            future: Oneshot<S, Request<ReqB>>,
-        },
-    }
-}
-
-impl<S, ReqB> Sending<S, ReqB>
-where
-    S: Service<Request<ReqB>>,
-{
-    /// The result of the attempt; `None` where there is none under way.
-    fn poll(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<S::Response, S::Error>>> {
-        match self.project() {
-            SendingProj::Nothing => Poll::Ready(None),
-            SendingProj::First { future } => future.poll(cx).map(Some),
-            SendingProj::Next { future } => future.poll(cx).map(Some),
-        }
-    }
-}
-
-/// What is needed to send again.
-struct Plan<S, ReqB> {
-    targets: Targets,
-    order: Order,
-    call: Call,
-    /// The service that was made ready for the first attempt, until it is used.
-    ready: Option<S>,
-    /// A clone for the later ones.
-    spare: Option<S>,
-    request: Option<Request<ReqB>>,
 }
 
 /// The attempt that is being waited for.
@@ -227,41 +179,35 @@ where
             });
         }
         let target = under_way.lease.target().clone();
+        let (index, others, since) = (under_way.index, under_way.others, under_way.since);
         let refused = matches!(
             outcome.kind,
             Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull)
         );
+        let plan = &mut *this.plan;
         if refused {
             // Never reached: another copy of this call may still use it.
             under_way.lease.give_back();
-            if let Some(until) = outcome.retry_after.and_then(|wait| now.checked_add(wait)) {
-                let soonest = this
-                    .refused_until
-                    .map_or(until, |soonest| soonest.min(until));
-                *this.refused_until = Some(soonest);
+            let until = outcome.retry_after.and_then(|wait| now.checked_add(wait));
+            *this.refused_until = until.into_iter().chain(*this.refused_until).min();
+            if plan.order.is_last_resort() {
+                // Asked once more, and refused once more.
+                return None;
             }
-        }
-        let plan = &mut *this.plan;
-        if refused && plan.order.is_last_resort() {
-            // Asked once more, and refused once more.
-            return None;
-        }
-        if refused {
             (plan.call).note_refused(under_way.n, Some(&target), outcome.kind);
         }
         if plan.request.is_none() && this.failed.attempts().is_empty() {
             // It was the only target, and what it said is all there is to say.
             return Some(result);
         }
-        if outcome.kind == Kind::Refused(Refusal::CircuitOpen) && under_way.others > 0 {
-            plan.order.ask_again(under_way.index);
+        if outcome.kind == Kind::Refused(Refusal::CircuitOpen) && others > 0 {
+            plan.order.ask_again(index);
         }
         if is_unreachable(outcome.kind) {
-            plan.targets.fell_silent(&mut plan.order, under_way.index);
+            plan.targets.fell_silent(&mut plan.order, index);
         }
         let error = result.as_ref().err().map(|error| &**error as _);
-        this.failed
-            .push(target, outcome.kind, now - under_way.since, error);
+        this.failed.push(target, outcome.kind, now - since, error);
         // What a provider said or did not say tells more than a refusal of ours.
         if !refused || this.last.is_none() {
             *this.last = Some(outcome);
@@ -333,66 +279,6 @@ where
                     Err(give_up(&plan.call, this.failed, *this.last, wait))
                 }
             }),
-        }
-    }
-}
-
-impl<S, ReqB> Plan<S, ReqB>
-where
-    S: Service<Request<ReqB>> + Clone,
-    ReqB: Clone,
-{
-    /// A copy of the request; the request itself when nothing can follow.
-    fn copy(&mut self, is_last: bool) -> Option<Request<ReqB>> {
-        if is_last {
-            self.request.take()
-        } else {
-            self.request.clone()
-        }
-    }
-
-    /// Writes the target on a copy; its number.
-    fn address(&self, request: &mut Request<ReqB>, lease: &Lease, others: u32) -> u32 {
-        let extensions = request.extensions_mut();
-        let first = self.ready.is_some();
-        let given = extensions.get::<Attempt>().map_or(0, |attempt| attempt.n);
-        let n = if first && given > 0 {
-            given
-        } else {
-            self.call.number()
-        };
-        let target = Some(lease.target().clone());
-        match extensions.get_mut::<Attempt>() {
-            Some(attempt) => {
-                attempt.n = n;
-                attempt.target = target;
-                attempt.alternatives = others;
-            }
-            None => {
-                let attempt = Attempt::new(n)
-                    .with_target(target)
-                    .with_alternatives(others);
-                extensions.insert(attempt);
-            }
-        }
-        n
-    }
-
-    fn send(&mut self, request: Request<ReqB>) -> Sending<S, ReqB> {
-        if let Some(mut ready) = self.ready.take() {
-            if self.request.is_some() {
-                self.spare = Some(ready.clone());
-            }
-            return Sending::First {
-                future: ready.call(request),
-            };
-        }
-        // A fresh clone has to be made ready first.
-        match self.spare.clone() {
-            Some(spare) => Sending::Next {
-                future: Oneshot::new(spare, request),
-            },
-            None => Sending::Nothing,
         }
     }
 }

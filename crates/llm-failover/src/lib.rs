@@ -83,6 +83,7 @@ mod by_target;
 mod error;
 mod future;
 mod layer;
+mod plan;
 mod rest;
 mod service;
 mod targets;

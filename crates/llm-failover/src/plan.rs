@@ -1,0 +1,122 @@
+//! What one call needs to send again, and how a copy is on its way.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::Request;
+use llm_call::{Attempt, Call, Lease};
+use pin_project_lite::pin_project;
+use tower::util::Oneshot;
+use tower_service::Service;
+
+use crate::{Targets, targets::Order};
+
+/// What is needed to send again.
+pub(crate) struct Plan<S, ReqB> {
+    pub(crate) targets: Targets,
+    pub(crate) order: Order,
+    pub(crate) call: Call,
+    /// The service that was made ready for the first attempt, until it is used.
+    pub(crate) ready: Option<S>,
+    /// A clone for the later ones.
+    pub(crate) spare: Option<S>,
+    pub(crate) request: Option<Request<ReqB>>,
+}
+
+impl<S, ReqB> Plan<S, ReqB>
+where
+    S: Service<Request<ReqB>> + Clone,
+    ReqB: Clone,
+{
+    /// A copy of the request; the request itself when nothing can follow.
+    pub(crate) fn copy(&mut self, is_last: bool) -> Option<Request<ReqB>> {
+        if is_last {
+            self.request.take()
+        } else {
+            self.request.clone()
+        }
+    }
+
+    /// Writes the target on a copy; its number.
+    pub(crate) fn address(&self, request: &mut Request<ReqB>, lease: &Lease, others: u32) -> u32 {
+        let extensions = request.extensions_mut();
+        let first = self.ready.is_some();
+        let given = extensions.get::<Attempt>().map_or(0, |attempt| attempt.n);
+        let n = if first && given > 0 {
+            given
+        } else {
+            self.call.number()
+        };
+        let target = Some(lease.target().clone());
+        match extensions.get_mut::<Attempt>() {
+            Some(attempt) => {
+                attempt.n = n;
+                attempt.target = target;
+                attempt.alternatives = others;
+            }
+            None => {
+                let attempt = Attempt::new(n)
+                    .with_target(target)
+                    .with_alternatives(others);
+                extensions.insert(attempt);
+            }
+        }
+        n
+    }
+
+    pub(crate) fn send(&mut self, request: Request<ReqB>) -> Sending<S, ReqB> {
+        if let Some(mut ready) = self.ready.take() {
+            if self.request.is_some() {
+                self.spare = Some(ready.clone());
+            }
+            return Sending::First {
+                future: ready.call(request),
+            };
+        }
+        // A fresh clone has to be made ready first.
+        match self.spare.clone() {
+            Some(spare) => Sending::Next {
+                future: Oneshot::new(spare, request),
+            },
+            None => Sending::Nothing,
+        }
+    }
+}
+
+pin_project! {
+    #[project = SendingProj]
+    pub(crate) enum Sending<S, ReqB>
+    where
+        S: Service<Request<ReqB>>,
+    {
+        Nothing,
+        First {
+            #[pin]
+            future: S::Future,
+        },
+        Next {
+            #[pin]
+            future: Oneshot<S, Request<ReqB>>,
+        },
+    }
+}
+
+impl<S, ReqB> Sending<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    /// The result of the attempt; `None` where there is none under way.
+    pub(crate) fn poll(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<S::Response, S::Error>>> {
+        match self.project() {
+            SendingProj::Nothing => Poll::Ready(None),
+            SendingProj::First { future } => future.poll(cx).map(Some),
+            SendingProj::Next { future } => future.poll(cx).map(Some),
+        }
+    }
+}
