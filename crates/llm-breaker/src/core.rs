@@ -221,6 +221,7 @@ impl Core {
                     self.slowness.push(slow, now);
                 }
                 match end {
+                    End::Neutral | End::Abandoned if slow.is_none() => return,
                     End::Success => {
                         self.failures.push(false, now);
                         self.in_a_row = 0;
@@ -481,3 +482,11 @@ fn later(now: Instant, wait: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
     now.checked_add(wait).unwrap_or_else(|| now + FAR)
 }
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "core_model.rs"]
+mod model;

@@ -38,6 +38,7 @@ impl Table {
     pub(crate) fn set_max(&mut self, max: usize) {
         self.max = max.max(1);
         self.sweep_at = FEW;
+        self.turned_away = 0;
     }
 
     pub(crate) fn hash(&self, key: KeyRef<'_>) -> u64 {
