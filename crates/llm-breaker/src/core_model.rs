@@ -447,7 +447,7 @@ proptest! {
 
 proptest! {
     // Each case begins with 10⁵ calls, so there are fewer.
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(16)))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(64)))]
     #[test]
     fn cb09_so_it_is_after_a_hundred_thousand_good_calls(
         gap in 0..3u64,

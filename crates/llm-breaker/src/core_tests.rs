@@ -183,6 +183,25 @@ fn failures_in_a_row_open_it_and_a_success_between_them_does_not() {
 }
 
 #[test]
+fn cb19_what_says_nothing_opens_nothing_although_time_changed_the_share() {
+    let mut world = World::new(rate_only());
+    for _ in 0..31 {
+        world.call(GOOD);
+    }
+    world.wait(s(20));
+    for _ in 0..10 {
+        world.call(BAD);
+    }
+    // From here on the window holds nothing but failures.
+    world.wait(s(10));
+    world.call(End::Neutral);
+    world.call(End::Abandoned);
+    assert_eq!(world.core.state(), CLOSED);
+    world.call(GOOD);
+    assert_eq!(world.reasons(), ["10 of 11 calls failed"]);
+}
+
+#[test]
 fn cb20_a_call_adds_at_most_one_to_each_count() {
     let mut world = World::new(rate_only());
     for _ in 0..5 {
@@ -451,6 +470,22 @@ fn cb16_jitter_shortens_within_its_bounds_and_never_shrinks_in_an_outage() {
     assert!(first.len() > 190, "two circuits draw differently");
     let (shortest, longest) = (first.iter().min().unwrap(), first.iter().max().unwrap());
     assert!(*shortest < s(25) && *longest > s(29));
+}
+
+#[test]
+fn cb16_each_outage_draws_its_own_jitter() {
+    let mut world = World::new(Settings::new());
+    let mut drawn = std::collections::HashSet::new();
+    for _ in 0..50 {
+        world.trip();
+        drawn.insert(world.left());
+        let trial = world.trial();
+        world.settle(trial, GOOD);
+        world.call(GOOD);
+        world.call(GOOD);
+        assert_eq!(world.core.state(), CLOSED);
+    }
+    assert!(drawn.len() > 45);
 }
 
 #[test]

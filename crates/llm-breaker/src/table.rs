@@ -81,7 +81,7 @@ impl Table {
         let batch = self.max.div_ceil(8);
         self.forget_oldest(left - self.max + batch, now);
         let room = self.max.saturating_sub(self.circuits.len());
-        self.turned_away = batch.saturating_sub(room);
+        self.turned_away = batch.min(FEW).saturating_sub(room);
         room > 0
     }
 

@@ -201,10 +201,13 @@ async fn cb26_one_that_is_open_half_open_forced_or_in_use_is_never_forgotten() {
     let failing = world_with(breakers.clone(), [status(500)]);
     open(&failing, "open").await;
     breakers.target(&target("forced")).force_closed();
-    let half = breakers.target(&target("half"));
-    half.force_open();
-    half.release();
-    drop(half);
+    for text in ["half", "left"] {
+        let half = breakers.target(&target(text));
+        half.force_open();
+        half.release();
+    }
+    let wrong = world_with(breakers.clone(), [status(400)]);
+    assert_eq!(call_to(&wrong, "left").await, Kind::InvalidRequest);
     let hung = world_with(breakers.clone(), [Respond::hang()]);
     let mut waiting = [
         Box::pin(call_to(&hung, "half")),
@@ -227,6 +230,7 @@ async fn cb26_one_that_is_open_half_open_forced_or_in_use_is_never_forgotten() {
     };
     assert_eq!(state("open"), Some(CircuitState::Open));
     assert_eq!(state("half"), Some(CircuitState::HalfOpen));
+    assert_eq!(state("left"), Some(CircuitState::HalfOpen));
     assert_eq!(state("forced"), Some(CircuitState::Closed));
     assert_eq!(state("busy"), Some(CircuitState::Closed));
     assert_eq!(state("held"), Some(CircuitState::Closed));
