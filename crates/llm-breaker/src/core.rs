@@ -221,6 +221,7 @@ impl Core {
                     self.slowness.push(slow, now);
                 }
                 match end {
+                    End::Neutral | End::Abandoned if slow.is_none() => return,
                     End::Success => {
                         self.failures.push(false, now);
                         self.in_a_row = 0;
@@ -403,7 +404,7 @@ impl Core {
             && self.ramp.as_mut().is_none_or(|ramp| ramp.is_over(now))
     }
 
-    /// Whether it may be forgotten if there is no room: closed, or open or half-open and left alone
+    /// Whether it may be forgotten if there is no room and no call holds it: closed, or open or half-open and left alone
     /// for so long after its time that it protects nobody.
     pub(crate) fn may_go(&self, now: Instant) -> bool {
         let set = self.policy.get();
@@ -412,7 +413,6 @@ impl Core {
             end.is_some_and(|end| end <= now)
         };
         self.forced.is_none()
-            && self.totals.in_flight == 0
             && match self.phase {
                 Phase::Closed => true,
                 Phase::Open { until } => over(Some(until)),
@@ -481,3 +481,11 @@ fn later(now: Instant, wait: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
     now.checked_add(wait).unwrap_or_else(|| now + FAR)
 }
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "core_model.rs"]
+mod model;

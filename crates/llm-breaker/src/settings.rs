@@ -357,3 +357,73 @@ impl fmt::Display for InvalidSettings {
 }
 
 impl std::error::Error for InvalidSettings {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_sound() {
+        Settings::new().build().unwrap();
+        assert_eq!(
+            format!("{:?}", Policy::default().get()),
+            format!("{:?}", Settings::new())
+        );
+    }
+
+    #[test]
+    fn cb12_what_cannot_work_is_refused_and_named() {
+        let new = Settings::new;
+        for (settings, named) in [
+            (new().window_calls(0), "window_calls is 0"),
+            (new().window_calls(10_001), "window_calls is 10001"),
+            (new().min_calls(0), "min_calls is 0"),
+            (new().min_calls(51), "min_calls is 51"),
+            (new().failure_percent(0), "failure_percent is 0"),
+            (new().failure_percent(101), "failure_percent is 101"),
+            (new().slow_percent(0), "slow_percent is 0"),
+            (new().slow_percent(101), "slow_percent is 101"),
+            (new().window_time(Duration::ZERO), "window_time is zero"),
+            (new().slow_answer(Duration::ZERO), "slow_answer is zero"),
+            (
+                new().slow_first_token(Duration::ZERO),
+                "slow_first_token is zero",
+            ),
+            (new().slow_thinking(Duration::ZERO), "slow_thinking is zero"),
+            (new().open_for(Duration::ZERO), "open_for is zero"),
+            (new().dwell(Duration::ZERO), "dwell is zero"),
+            (new().failures_in_a_row(0), "failures_in_a_row is zero"),
+            (new().open_max(Duration::from_secs(29)), "open_max (29s)"),
+            (new().open_jitter_percent(100), "open_jitter_percent is 100"),
+            (new().trials(0), "trials is 0"),
+            (new().trial_successes(0), "trial_successes is 0"),
+            (new().trials(2), "trials is 2"),
+        ] {
+            let error = settings.build().unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+            assert!(error.contains("set ") || error.contains("raise"), "{error}");
+        }
+    }
+
+    #[test]
+    fn cb12_the_bounds_themselves_work() {
+        let new = Settings::new;
+        for settings in [
+            new().window_calls(10_000),
+            new().min_calls(1),
+            new().min_calls(50),
+            new().failure_percent(1),
+            new().slow_percent(100),
+            new().open_max(Duration::from_secs(30)),
+            new().open_jitter_percent(0),
+            new().open_jitter_percent(99),
+            new().trials(1).trial_successes(1),
+            new().trial_successes(5),
+            new().failures_in_a_row(u32::MAX),
+            new().slow_answer(Duration::MAX),
+            new().ramp(Duration::ZERO),
+        ] {
+            settings.build().unwrap();
+        }
+    }
+}

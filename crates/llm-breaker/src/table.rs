@@ -38,6 +38,7 @@ impl Table {
     pub(crate) fn set_max(&mut self, max: usize) {
         self.max = max.max(1);
         self.sweep_at = FEW;
+        self.turned_away = 0;
     }
 
     pub(crate) fn hash(&self, key: KeyRef<'_>) -> u64 {
@@ -78,20 +79,21 @@ impl Table {
             return true;
         }
         let batch = self.max.div_ceil(8);
-        let gone = self.forget_oldest(batch, now);
-        self.turned_away = batch - gone;
-        gone > 0
+        self.forget_oldest(left - self.max + batch, now);
+        let room = self.max.saturating_sub(self.circuits.len());
+        self.turned_away = batch.min(FEW).saturating_sub(room);
+        room > 0
     }
 
     /// Forgets those that are longest out of use among those that may go, at most so many.
-    fn forget_oldest(&mut self, most: usize, now: Instant) -> usize {
+    fn forget_oldest(&mut self, most: usize, now: Instant) {
         let may_go = |shared: &Arc<Shared>| {
             let core = shared.core();
             (!is_used(shared) && core.may_go(now)).then(|| core.last_used())
         };
         let mut ages: Vec<_> = self.circuits.iter().filter_map(may_go).collect();
         if ages.is_empty() {
-            return 0;
+            return;
         }
         let last = most.min(ages.len()) - 1;
         let (_, newest, _) = ages.select_nth_unstable(last);
@@ -101,7 +103,6 @@ impl Table {
             gone += usize::from(goes);
             !goes
         });
-        gone
     }
 }
 
