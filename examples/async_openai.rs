@@ -30,6 +30,7 @@ use async_openai::{
     },
 };
 use futures_util::StreamExt;
+use llm_breaker::{BreakerLayer, Breakers};
 use llm_call::{
     BoxError, IdentifyLayer, Kind, PeekLayer,
     reqwest::{Over, Reqwest},
@@ -37,6 +38,7 @@ use llm_call::{
 use llm_chaos::{ChaosProvider, Fault, Phase, Script};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
+use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use tower::{ServiceBuilder, service_fn};
 
@@ -58,6 +60,8 @@ fn openai(primary: &str, secondary: &str) -> Result<Client<OpenAIConfig>, BoxErr
             .layer(IdentifyLayer::new())
             .layer(DeadlineLayer::new(Duration::from_secs(25)))
             .layer(FailoverLayer::new(targets))
+            .layer(RetryLayer::new(RetryBudget::new()))
+            .layer(BreakerLayer::new(Breakers::new()))
             .layer(TimeoutLayer::new())
             .layer(providers)
             .layer(PeekLayer::new())
@@ -103,13 +107,12 @@ async fn stream(openai: &Client<OpenAIConfig>, text: &str) -> Result<String, Ope
     Ok(answer)
 }
 
-/// What kind of failure an error is.
-fn kind(error: &OpenAIError) -> Kind {
+/// What kind of failure an error of the stack is. All others are async-openai's own: `ApiError` is
+/// the answer of a provider, `StreamError` an answer that broke off.
+fn kind(error: &OpenAIError) -> Option<Kind> {
     match error {
-        // No provider had an answer.
-        OpenAIError::Boxed(error) => Kind::of(&**error),
-        // A provider's own answer was an error, as `OpenAIError::ApiError` shows; or it was cut.
-        error => Kind::of(error),
+        OpenAIError::Boxed(error) => Some(Kind::of(&**error)),
+        _ => None,
     }
 }
 
@@ -135,11 +138,87 @@ async fn show(openai: &Client<OpenAIConfig>) {
     ] {
         match result {
             Ok(answer) => println!("{how}: {answer}"),
-            Err(error) => println!("{how}: {error} ({})", kind(&error)),
+            Err(error) => println!("{how}: {error}, kind: {:?}", kind(&error)),
         }
     }
 }
 
 async fn fake(name: &str) -> std::io::Result<ChaosProvider> {
     ChaosProvider::builder().name(name).start().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llm_chaos::Count;
+
+    /// A client before two providers with these faults.
+    async fn two(faults: [Option<Phase>; 2]) -> (Client<OpenAIConfig>, [ChaosProvider; 2]) {
+        let both = [
+            fake("primary").await.unwrap(),
+            fake("secondary").await.unwrap(),
+        ];
+        for (provider, fault) in both.iter().zip(faults) {
+            provider.script(&fault.into_iter().fold(Script::default(), Script::with));
+        }
+        let [primary, secondary] = both.each_ref().map(ChaosProvider::base_url);
+        (openai(&primary, &secondary).unwrap(), both)
+    }
+
+    fn whole() -> String {
+        (1..=60)
+            .map(|n| format!("token{n} "))
+            .collect::<String>()
+            .trim_end()
+            .to_owned()
+    }
+
+    #[tokio::test]
+    async fn answers_come_whole_from_the_secondary() {
+        for fault in [
+            Fault::Error503,
+            Fault::Reset,
+            Fault::ErrorEventFirst,
+            Fault::Html200,
+        ] {
+            let (openai, [_, secondary]) = two([Some(Phase::new(fault)), None]).await;
+            assert_eq!(ask(&openai, "Count.").await.unwrap(), whole(), "{fault}");
+            assert_eq!(stream(&openai, "Count.").await.unwrap(), whole(), "{fault}");
+            assert_eq!(secondary.log().len(), 2, "{fault}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_error_that_nobody_can_better_comes_as_the_provider_sent_it() {
+        let wrong = Some(Phase::new(Fault::Error400));
+        let (openai, [primary, secondary]) = two([wrong, None]).await;
+        let error = ask(&openai, "Count.").await.unwrap_err();
+        assert!(matches!(error, OpenAIError::ApiError(_)), "{error}");
+        assert_eq!((primary.log().len(), secondary.log().len()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn a_cut_stream_ends_in_an_error() {
+        let cut = Phase {
+            after_tokens: Some(Count::Constant(12)),
+            ..Phase::new(Fault::Cut)
+        };
+        let (openai, _providers) = two([Some(cut), None]).await;
+        let error = stream(&openai, "Count.").await.unwrap_err();
+        assert!(matches!(error, OpenAIError::StreamError(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_error_of_the_stack_has_its_kind() {
+        let (openai, providers) = two([None, None]).await;
+        drop(providers);
+        let error = ask(&openai, "Count.").await.unwrap_err();
+        assert_eq!(kind(&error), Some(Kind::ConnectFailed), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_demonstration_runs() {
+        let (openai, _providers) = two([Some(Phase::new(Fault::Error503)), None]).await;
+        show(&openai).await;
+    }
 }

@@ -22,6 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, header::CONTENT_TYPE};
 use http_body_util::{BodyExt, Full};
+use llm_breaker::{BreakerLayer, Breakers};
 use llm_call::{
     Answer, BoxError, Call, CallSettings, Client, IdentifyLayer, Kind, Outcome, PeekLayer,
     ResponseExt, client, reqwest::Reqwest,
@@ -29,6 +30,7 @@ use llm_call::{
 use llm_chaos::{ChaosProvider, Count, Fault, Phase, Script};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{InvalidProvider, Provider, ProviderLayer};
+use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use serde_json::json;
 use tower::{ServiceBuilder, ServiceExt};
@@ -55,6 +57,8 @@ fn stack(targets: Targets, providers: ProviderLayer) -> Result<Client, BoxError>
             .layer(IdentifyLayer::new())
             .layer(DeadlineLayer::new(Duration::from_secs(25)))
             .layer(FailoverLayer::new(targets))
+            .layer(RetryLayer::new(RetryBudget::new()))
+            .layer(BreakerLayer::new(Breakers::new()))
             .layer(TimeoutLayer::new())
             .layer(providers)
             .layer(PeekLayer::new())
@@ -84,7 +88,7 @@ async fn ask(llm: &Client, mut request: Request<Full<Bytes>>) -> String {
         Ok(answer) if answer.outcome().is_success() => match read(answer).await {
             Ok(text) => format!("answered: {text}"),
             // What was read so far is not the whole answer, and never looks like it.
-            Err(error) => format!("interrupted: {}", Kind::of(&*error)),
+            Err(error) => format!("broke off: {}", Kind::of(&*error)),
         },
         // Nobody did better than this error of a provider's. It comes as it was sent, body and all.
         Ok(answer) => format!("{}: {}", answer.status(), answer.outcome().kind),
@@ -210,7 +214,7 @@ mod tests {
     async fn a_cut_answer_does_not_pass_for_a_whole_one() {
         let (llm, _providers) = two([Some(Phase::new(Fault::Cut)), None]).await;
         let said = ask(&llm, question("Count.").unwrap()).await;
-        assert!(said.starts_with("interrupted: interrupted"), "{said}");
+        assert!(said.starts_with("broke off: interrupted"), "{said}");
     }
 
     #[tokio::test]
