@@ -109,7 +109,7 @@ async fn generate(prompt: &str) -> Result<impl Stream<Item = String> + use<>, St
     let stall = prompt == "stall";
     Ok(stream::iter(words).chain(stream::once(async move {
         if stall {
-            std::future::pending().await
+            std::future::pending().await;
         }
         String::new()
     })))

@@ -209,9 +209,7 @@ async fn hyper_util_sends_what_the_server_has_seen_once() {
                 .unwrap()
         };
         let first = http.request(request()).await.unwrap();
-        http_body_util::BodyExt::collect(first.into_body())
-            .await
-            .unwrap();
+        first.into_body().collect().await.unwrap();
         // Until the connection is back in the pool.
         for _ in 0..100 {
             tokio::task::yield_now().await;
