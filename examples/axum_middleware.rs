@@ -20,7 +20,8 @@
 //! - `BreakerLayer` is above `IdentifyLayer`. So the request has no target yet, and the circuit is
 //!   that of the host and the path; below, it would be that of the model which the caller names.
 //!   Callers name the host as well: where they are not to be trusted with that, or a path has
-//!   parameters, name the circuit yourself, as `guard_as` does.
+//!   parameters, name the circuit yourself, as `guard_as` does. Up there the circuit does not know
+//!   which requests ask the model to think: give it a `Settings::slow_first_token` that suits them.
 
 #![expect(clippy::print_stdout, reason = "a program speaks to its user")]
 
@@ -109,7 +110,7 @@ async fn generate(prompt: &str) -> Result<impl Stream<Item = String> + use<>, St
     let stall = prompt == "stall";
     Ok(stream::iter(words).chain(stream::once(async move {
         if stall {
-            std::future::pending().await;
+            std::future::pending::<()>().await;
         }
         String::new()
     })))
@@ -214,6 +215,7 @@ mod tests {
         let last = text.trim_end().lines().last().unwrap();
         assert!(last.starts_with(r#"data: {"error":"#), "{text}");
         assert!(!text.contains("[DONE]"), "{text}");
+        assert_eq!(server.breakers.snapshot()[0].totals.failed, 1);
     }
 
     #[tokio::test]
