@@ -6,10 +6,11 @@
 //! ```
 //!
 //! starts two fake providers on loopback, of which the first is down. With two base URLs it asks
-//! those, with the key in `OPENAI_API_KEY`:
+//! those, with the key in `OPENAI_API_KEY`. For https, give reqwest its feature `rustls` in
+//! `examples/Cargo.toml` first: the examples are built without TLS.
 //!
 //! ```sh
-//! cargo run --example async_openai -- https://api.openai.com/v1 https://eu.api.openai.com/v1
+//! cargo run --example async_openai -- https://api.openai.com/v1 http://127.0.0.1:8080/v1
 //! ```
 //!
 //! `with_http_service` needs async-openai's feature `middleware`. It replaces all that async-openai
