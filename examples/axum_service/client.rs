@@ -19,6 +19,8 @@ pub(crate) fn client() -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
         .pool_idle_timeout(Duration::from_secs(60))
         .http2_keep_alive_interval(Duration::from_secs(10))
         .http2_keep_alive_timeout(Duration::from_secs(5))
+        // Behind an open circuit a dead connection is idle: it is to be gone before the first trial.
+        .http2_keep_alive_while_idle(true)
         // The retry and failover layers decide what is sent again.
         .retry_canceled_requests(false)
         .build(connector())
