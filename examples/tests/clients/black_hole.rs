@@ -34,6 +34,10 @@ const PING_AFTER: Duration = Duration::from_millis(300);
 /// Between a ping and its answer.
 const PONG_WITHIN: Duration = Duration::from_millis(300);
 
+/// What TCP may wait for an acknowledgement. It gets every one, since the hole lies behind the socket.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_millis(750);
+
 /// How a client looks for dead connections.
 #[derive(Clone, Copy, Debug)]
 struct Pings {
@@ -50,6 +54,8 @@ fn hyper(http2: bool, pings: Option<Pings>) -> legacy::Client<HttpConnector, Ful
     let mut tcp = HttpConnector::new();
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(USER_TIMEOUT));
     let mut builder = legacy::Client::builder(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -72,6 +78,10 @@ fn reqwest(pings: Option<Pings>) -> Reqwest {
         .retry(reqwest::retry::never())
         .connect_timeout(CONNECT)
         .http2_prior_knowledge();
+    #[cfg(target_os = "linux")]
+    {
+        builder = builder.tcp_user_timeout(USER_TIMEOUT);
+    }
     if let Some(pings) = pings {
         builder = builder
             .http2_keep_alive_interval(pings.after)
