@@ -17,23 +17,21 @@
 //! - `PeekLayer` is at the bottom, directly above the handler, and reads its body as an LLM answer.
 //!   A page or an empty 200 is none, and becomes a 502. So put it on the routes of the model alone,
 //!   and compression above it.
-//! - `BreakerLayer` is above `IdentifyLayer`. So the request has no target yet, and the circuit is
-//!   that of the host and the path; below, it would be that of the model which the caller names.
-//!   Callers name the host as well: where they are not to be trusted with that, or a path has
-//!   parameters, name the circuit yourself, as `guard_as` does. Up there the circuit does not know
-//!   which requests ask the model to think: give it a `Settings::slow_first_token` that suits them.
+//! - A circuit is named by the route. Otherwise it would be that of the model, or of the host and path,
+//!   which callers write: two users would have two circuits where a path has parameters.
 
 #![expect(clippy::print_stdout, reason = "a program speaks to its user")]
 
 use axum::{
-    Extension, Json, Router,
+    Json, Router,
+    extract::MatchedPath,
     response::{IntoResponse, Response, Sse, sse::Event},
     routing::{get, post},
 };
 use futures_util::{Stream, StreamExt, stream};
-use http::StatusCode;
-use llm_breaker::{BreakerLayer, Breakers};
-use llm_call::{Attempt, BoxError, IdentifyLayer, InvalidTarget, PeekLayer, RespondLayer, Target};
+use http::{StatusCode, request::Parts};
+use llm_breaker::{BreakerLayer, Breakers, Key};
+use llm_call::{BoxError, IdentifyLayer, PeekLayer, RespondLayer};
 use llm_timeout::TimeoutLayer;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -41,38 +39,28 @@ use tower::ServiceBuilder;
 
 /// Puts limits and a circuit of its own on each of these routes.
 fn guard(routes: Router, breakers: &Breakers, limits: &TimeoutLayer) -> Router {
+    let by_route = |request: &Parts| {
+        let route = request.extensions.get::<MatchedPath>();
+        Key::url("", route.map_or("", MatchedPath::as_str))
+    };
     routes.route_layer(
         ServiceBuilder::new()
             .layer(RespondLayer::new())
-            .layer(BreakerLayer::new(breakers.clone()))
             .layer(IdentifyLayer::new().stamp(false))
+            .layer(BreakerLayer::new(breakers.clone()).key(by_route))
             .layer(limits.clone())
             .layer(PeekLayer::new()),
     )
 }
 
-/// The same, with one circuit of this name, whatever host and path the caller writes.
-fn guard_as(
-    name: &str,
-    routes: Router,
-    breakers: &Breakers,
-    limits: &TimeoutLayer,
-) -> Result<Router, InvalidTarget> {
-    let attempt = Attempt::new(0).with_target(Some(Target::new(name, None, None)?));
-    let guarded = guard(routes, breakers, limits);
-    // A layer that is added later sees the request earlier.
-    Ok(guarded.route_layer(Extension(attempt)))
-}
-
-fn app(breakers: &Breakers, limits: &TimeoutLayer) -> Result<Router, BoxError> {
-    let by_path = Router::new()
+fn app(breakers: &Breakers, limits: &TimeoutLayer) -> Router {
+    let model = Router::new()
         .route("/v1/chat/completions", post(chat))
-        .route("/v1/summaries", post(chat));
-    let by_user = Router::new().route("/v1/users/{user}/chat/completions", post(chat));
-    Ok(Router::new()
+        .route("/v1/summaries", post(chat))
+        .route("/v1/users/{user}/chat/completions", post(chat));
+    Router::new()
         .route("/health", get(async || "well"))
-        .merge(guard(by_path, breakers, limits))
-        .merge(guard_as("users", by_user, breakers, limits)?))
+        .merge(guard(model, breakers, limits))
 }
 
 /// A handler, which knows nothing of all this.
@@ -118,7 +106,7 @@ async fn generate(prompt: &str) -> Result<impl Stream<Item = String> + use<>, St
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let app = app(&Breakers::new(), &TimeoutLayer::new())?;
+    let app = app(&Breakers::new(), &TimeoutLayer::new());
     let listener = TcpListener::bind("127.0.0.1:8080").await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app).await?;
@@ -151,7 +139,7 @@ mod tests {
                 .answer(limit)
                 .idle(limit);
             let breakers = Breakers::new();
-            let app = app(&breakers, &limits).unwrap();
+            let app = app(&breakers, &limits);
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let url = format!("http://{}", listener.local_addr().unwrap());
             #[expect(clippy::disallowed_methods, reason = "a server runs beside its test")]
@@ -237,14 +225,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_named_circuit_is_one_for_all_paths_of_its_route() {
+    async fn a_circuit_is_one_for_all_paths_of_its_route() {
         let server = Server::start().await;
         for user in 0..5 {
             let path = format!("/v1/users/{user}/chat/completions");
             assert_eq!(server.ask(&path, "fail", false).await.0, 500);
         }
-        let circuit = server.breakers.target(&"users".parse().unwrap());
-        assert_eq!(circuit.state(), CircuitState::Open);
+        let users = Key::url("", "/v1/users/{user}/chat/completions");
+        assert_eq!(server.breakers.circuit(&users).state(), CircuitState::Open);
         assert_eq!(server.ask(CHAT, "Hello.", false).await.0, 200);
     }
 

@@ -1,12 +1,27 @@
 use std::{fmt, sync::Arc};
 
+use http::request::Parts;
 use llm_call::{Call, PeekLayer};
 use tower_layer::Layer;
 
-use crate::{Breaker, Breakers};
+use crate::{Breaker, Breakers, Key};
 
 /// Tells calls of one target apart.
 pub(crate) type Class = Arc<dyn for<'a> Fn(&'a Call) -> Option<&'a str> + Send + Sync>;
+
+/// Names the circuit of a request.
+pub(crate) type KeyOf = Arc<dyn Fn(&Parts) -> Key + Send + Sync>;
+
+/// Which circuit a request belongs to.
+#[derive(Clone)]
+pub(crate) enum Scope {
+    /// That of its target, or of its authority and path.
+    Place,
+    /// The same, and of its class.
+    Class(Class),
+    /// Whichever is named.
+    Key(KeyOf),
+}
 
 /// Refuses calls to a target that does not work. See the [crate docs](crate) for an example.
 ///
@@ -15,7 +30,7 @@ pub(crate) type Class = Arc<dyn for<'a> Fn(&'a Call) -> Option<&'a str> + Send +
 #[derive(Clone)]
 pub struct BreakerLayer {
     breakers: Breakers,
-    class: Option<Class>,
+    scope: Scope,
 }
 
 impl BreakerLayer {
@@ -23,7 +38,7 @@ impl BreakerLayer {
     pub fn new(breakers: Breakers) -> BreakerLayer {
         BreakerLayer {
             breakers,
-            class: None,
+            scope: Scope::Place,
         }
     }
 
@@ -47,7 +62,32 @@ impl BreakerLayer {
         mut self,
         class: impl for<'a> Fn(&'a Call) -> Option<&'a str> + Send + Sync + 'static,
     ) -> BreakerLayer {
-        self.class = Some(Arc::new(class));
+        self.scope = Scope::Class(Arc::new(class));
+        self
+    }
+
+    /// Names the circuit of each request. Takes the place of the target, and of
+    /// [`class`](BreakerLayer::class). Default: the request's target and where it has none its
+    /// authority and path, which a server should not use where its callers write them.
+    ///
+    /// # Example
+    ///
+    /// One circuit for each route of a server, whatever stands in its parameters:
+    ///
+    /// ```
+    /// use llm_breaker::{BreakerLayer, Breakers, Key};
+    ///
+    /// # #[derive(Clone)] struct MatchedPath(&'static str);
+    /// # impl MatchedPath { fn as_str(&self) -> &str { self.0 } }
+    /// // `MatchedPath` is axum's.
+    /// let layer = BreakerLayer::new(Breakers::new()).key(|request| {
+    ///     let route = request.extensions.get::<MatchedPath>();
+    ///     Key::url("", route.map_or("", MatchedPath::as_str))
+    /// });
+    /// ```
+    #[must_use]
+    pub fn key(mut self, key: impl Fn(&Parts) -> Key + Send + Sync + 'static) -> BreakerLayer {
+        self.scope = Scope::Key(Arc::new(key));
         self
     }
 
@@ -61,7 +101,7 @@ impl<S> Layer<S> for BreakerLayer {
     type Service = Breaker<S>;
 
     fn layer(&self, inner: S) -> Breaker<S> {
-        Breaker::new(inner, self.breakers.clone(), self.class.clone())
+        Breaker::new(inner, self.breakers.clone(), self.scope.clone())
     }
 }
 
@@ -69,7 +109,17 @@ impl fmt::Debug for BreakerLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BreakerLayer")
             .field("breakers", &self.breakers)
-            .field("class", &self.class.is_some())
+            .field("scope", &self.scope)
             .finish()
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scope::Place => "Place",
+            Scope::Class(_) => "Class",
+            Scope::Key(_) => "Key",
+        })
     }
 }

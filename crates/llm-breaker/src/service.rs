@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::{
     BreakerBody, Breakers, CircuitOpen, ResponseFuture, circuit::Shared, core::Permit, key::KeyRef,
-    layer::Class, ticket::Ticket,
+    layer::Scope, ticket::Ticket,
 };
 
 /// The service of [`BreakerLayer`](crate::BreakerLayer).
@@ -21,15 +21,15 @@ use crate::{
 pub struct Breaker<S> {
     inner: S,
     breakers: Breakers,
-    class: Option<Class>,
+    scope: Scope,
 }
 
 impl<S> Breaker<S> {
-    pub(crate) fn new(inner: S, breakers: Breakers, class: Option<Class>) -> Breaker<S> {
+    pub(crate) fn new(inner: S, breakers: Breakers, scope: Scope) -> Breaker<S> {
         Breaker {
             inner,
             breakers,
-            class,
+            scope,
         }
     }
 
@@ -39,13 +39,33 @@ impl<S> Breaker<S> {
     }
 
     /// Asks the circuit of a request. The ticket must be settled on every path.
-    fn admit<B>(&self, request: &Request<B>) -> Result<Ticket, BoxError> {
+    fn admit<B>(&self, request: Request<B>) -> (Request<B>, Result<Ticket, BoxError>) {
+        match &self.scope {
+            Scope::Place => {
+                let admitted = self.ask(KeyRef::of(&request, None), &request);
+                (request, admitted)
+            }
+            Scope::Class(class) => {
+                let class = request
+                    .extensions()
+                    .get::<Call>()
+                    .and_then(|call| class(call));
+                let admitted = self.ask(KeyRef::of(&request, class), &request);
+                (request, admitted)
+            }
+            Scope::Key(key) => {
+                let (parts, body) = request.into_parts();
+                let key = key(&parts);
+                let request = Request::from_parts(parts, body);
+                let admitted = self.ask(key.borrow(), &request);
+                (request, admitted)
+            }
+        }
+    }
+
+    fn ask<B>(&self, key: KeyRef<'_>, request: &Request<B>) -> Result<Ticket, BoxError> {
         let call = request.extensions().get::<Call>();
-        let class = match (&self.class, call) {
-            (Some(class), Some(call)) => class(call),
-            _ => None,
-        };
-        let Some(circuit) = self.breakers.watch(KeyRef::of(request, class)) else {
+        let Some(circuit) = self.breakers.watch(key) else {
             return Ok(Ticket::unwatched());
         };
         let (n, alternatives) = match request.extensions().get::<Attempt>() {
@@ -92,9 +112,9 @@ where
     }
 
     fn call(&mut self, request: Request<ReqB>) -> Self::Future {
-        match self.admit(&request) {
-            Ok(ticket) => ResponseFuture::calling(ticket, self.inner.clone(), request),
-            Err(error) => ResponseFuture::refused(error),
+        match self.admit(request) {
+            (request, Ok(ticket)) => ResponseFuture::calling(ticket, self.inner.clone(), request),
+            (_, Err(error)) => ResponseFuture::refused(error),
         }
     }
 }
@@ -104,7 +124,7 @@ impl<S: fmt::Debug> fmt::Debug for Breaker<S> {
         f.debug_struct("Breaker")
             .field("inner", &self.inner)
             .field("breakers", &self.breakers)
-            .field("class", &self.class.is_some())
+            .field("scope", &self.scope)
             .finish()
     }
 }

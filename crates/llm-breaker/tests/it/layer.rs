@@ -436,3 +436,29 @@ async fn connection_errors_count_as_their_kind_says() {
     }
     assert_eq!(world.reasons(), ["5 calls failed in a row"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_circuit_can_be_named_by_any_part_of_the_request() {
+    let breakers = Breakers::new();
+    let by_region = |request: &http::request::Parts| {
+        let region = request.headers.get("x-region");
+        Key::url("", region.map_or("none", |region| region.to_str().unwrap()))
+    };
+    let stack = ServiceBuilder::new()
+        .layer(BreakerLayer::new(breakers.clone()).key(by_region))
+        .layer(PeekLayer::new())
+        .service(service([status(500)]));
+    for region in ["eu", "us", "eu"] {
+        let mut request = copy_of(None, 1);
+        request
+            .headers_mut()
+            .insert("x-region", http::HeaderValue::from_static(region));
+        let _ = stack.clone().oneshot(request).await;
+    }
+    let admitted = |region| {
+        let circuit = breakers.circuit(&Key::url("", region));
+        circuit.snapshot().totals.admitted
+    };
+    assert_eq!((admitted("eu"), admitted("us")), (2, 1));
+    assert_eq!(breakers.circuits().len(), 2);
+}
