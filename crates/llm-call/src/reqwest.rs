@@ -10,6 +10,9 @@
 //! - `retry(reqwest::retry::never())`: the call counts its attempts, and knows nothing of others.
 //! - `connect_timeout(..)` and no `timeout(..)`, neither on the client nor on a request: it counts
 //!   anew for each attempt, and cuts streams that are alive.
+//! - `http2_keep_alive_interval(..)`, `http2_keep_alive_timeout(..)` and
+//!   `http2_keep_alive_while_idle(true)` where HTTP/2 may be spoken: a connection that has died without
+//!   a word is otherwise used again and again, and no trial of a circuit breaker ever succeeds.
 //! - Its decompression may stay on (features `gzip`, `brotli`, …): it is below `PeekLayer`, where
 //!   it belongs. What is still encoded when it comes up is passed on unread.
 //!
@@ -46,6 +49,7 @@ use std::{
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use ::reqwest::{Body as ReqwestBody, ResponseBuilderExt, Url};
@@ -87,7 +91,8 @@ impl Reqwest {
 }
 
 impl Default for Reqwest {
-    /// A client that follows no redirect and sends nothing twice.
+    /// A client that follows no redirect, sends nothing twice, and waits 2 s for a connection. It does
+    /// not ping: see the [module](self) for what a service that runs for long should set.
     ///
     /// # Panics
     ///
@@ -100,6 +105,7 @@ impl Default for Reqwest {
         let client = ::reqwest::Client::builder()
             .redirect(::reqwest::redirect::Policy::none())
             .retry(::reqwest::retry::never())
+            .connect_timeout(Duration::from_secs(2))
             .build();
         Reqwest::new(client.expect("reqwest has a TLS backend"))
     }

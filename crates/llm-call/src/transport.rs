@@ -35,6 +35,9 @@ const EXCHANGE: &[&str] = &[
     "http2 error",
 ];
 
+/// hyper found an HTTP/2 connection dead by its pings. Its own source is an "operation timed out".
+const DEAD: &str = "keep-alive timed out";
+
 /// The client's own limit, in reqwest and in tower.
 const TIMED_OUT: &[&str] = &["operation timed out", "request timed out"];
 
@@ -44,6 +47,7 @@ struct Signs {
     ours: Option<Kind>,
     connect: bool,
     exchange: bool,
+    dead: bool,
     timed_out: bool,
     unreadable: bool,
     io: Option<ErrorKind>,
@@ -100,6 +104,7 @@ impl Signs {
         let is_one_of = |texts: &[&str]| texts.iter().any(|start| text.starts_with(start));
         self.connect |= is_one_of(CONNECT);
         self.exchange |= is_one_of(EXCHANGE);
+        self.dead |= text == DEAD;
         self.timed_out |= is_one_of(TIMED_OUT);
         // "invalid HTTP version parsed": the other side does not speak HTTP.
         self.unreadable |= text.starts_with("invalid ") && text.ends_with(" parsed")
@@ -113,6 +118,9 @@ impl Signs {
             } else {
                 Kind::ConnectFailed
             };
+        }
+        if self.dead {
+            return Kind::ConnectionLost;
         }
         if self.timed_out {
             return Kind::TimedOut(Phase::Answer);

@@ -23,7 +23,7 @@ use hyper_util::{
         Client,
         connect::{HttpConnector, dns::Name},
     },
-    rt::TokioExecutor,
+    rt::{TokioExecutor, TokioTimer},
 };
 use llm_call::{Error, Kind, Phase, Refusal};
 use tokio::{
@@ -271,4 +271,34 @@ async fn an_io_error_does_not_hide_what_it_wraps() {
 
     let ours = Error::new(Kind::Overloaded);
     assert_kind(&io::Error::other(ours), Kind::Overloaded);
+}
+
+/// A server that speaks HTTP/2 until it is connected, and then never says a word.
+async fn falls_silent() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        // An empty SETTINGS frame, and the acknowledgement of the client's.
+        let settings = [[0, 0, 0, 4, 0, 0, 0, 0, 0], [0, 0, 0, 4, 1, 0, 0, 0, 0]];
+        stream.write_all(settings.as_flattened()).await.unwrap();
+        let mut sink = vec![0; 4096];
+        while stream.read(&mut sink).await.is_ok_and(|read| read > 0) {}
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_connection_that_answers_no_ping_is_lost() {
+    let ping = Duration::from_millis(50);
+    let address = falls_silent().await;
+    let client = Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_only(true)
+        .http2_keep_alive_interval(ping)
+        .http2_keep_alive_timeout(ping)
+        .build_http::<Empty<Bytes>>();
+    let uri = format!("http://{address}/").parse().unwrap();
+    let error = client.get(uri).await.unwrap_err();
+    assert_kind(&error, Kind::ConnectionLost);
 }
