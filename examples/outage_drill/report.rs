@@ -132,11 +132,21 @@ pub(crate) fn print(
     Ok(())
 }
 
+fn times(n: usize) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
 /// What the primary's circuit did, and which settings made it so.
 fn explain(play: &Play<'_>, circuit: &Circuit, screen: &mut Screen) -> io::Result<()> {
     let Some((outage, recovery)) = play.outage() else {
         return Ok(());
     };
+    if circuit.changes.is_empty() {
+        return screen.line("stack: the primary's circuit stayed closed.");
+    }
     let both = |time: Duration| {
         let real = time.mul_f64(play.clocks.request);
         format!("{} ({} on the requests' clock)", span(time), span(real))
@@ -150,11 +160,10 @@ fn explain(play: &Play<'_>, circuit: &Circuit, screen: &mut Screen) -> io::Resul
         ))?;
     }
     screen.line(&format!(
-        "stack: it opened from closed {}x and let trial calls through {}x: it stays open for {}, less up to a \
-         fifth.",
-        circuit.outages(),
-        circuit.trials(),
+        "stack: it opened {}, stays open for {}, less up to a fifth, and then let trial calls through: {}.",
+        times(circuit.outages()),
         both(play.limits.open),
+        times(circuit.trials()),
     ))?;
     match circuit.closed_after(recovery) {
         Some((after, reason)) => screen.line(&format!(
