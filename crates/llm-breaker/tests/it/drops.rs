@@ -3,11 +3,12 @@
 use std::{future::poll_fn, panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
 
 use http_body_util::BodyExt;
-use llm_breaker::{Breakers, CircuitState, Settings, Totals};
-use llm_call::{Cause, Kind, Phase, Refusal};
-use llm_chaos::testing::{BodyStep, Respond, drop_fuzz, drop_fuzz_body};
+use llm_breaker::{BreakerLayer, Breakers, CircuitState, Settings, Totals};
+use llm_call::{Cause, Kind, PeekLayer, Phase, Refusal};
+use llm_chaos::testing::{BodyStep, Respond, drop_fuzz, drop_fuzz_body, service};
 use tokio::time::timeout;
 use tower::{Service, ServiceExt};
+use tower_layer::Layer;
 
 use crate::support::*;
 
@@ -154,9 +155,6 @@ async fn a_copy_that_still_queued_below_is_not_blamed_on_the_target() {
     let world = world([Respond::hang()]);
     // One permit below: the second copy waits for it.
     let stack = {
-        use llm_breaker::BreakerLayer;
-        use llm_call::PeekLayer;
-        use llm_chaos::testing::service;
         tower::ServiceBuilder::new()
             .layer(BreakerLayer::new(world.breakers.clone()))
             .concurrency_limit(1)
@@ -171,6 +169,27 @@ async fn a_copy_that_still_queued_below_is_not_blamed_on_the_target() {
     assert_eq!(ends(world.totals()), [0, 0, 0, 1]);
     drop(held);
     assert_eq!(ends(world.totals()), [0, 1, 0, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_waits_below_to_be_sent_again_is_not_blamed_for_the_wait() {
+    let breakers = Breakers::new();
+    let client = PeekLayer::new().layer(service([Respond::error("reset")]));
+    // In place of a retry: it failed once, and waits before it sends again.
+    let waiting = tower::service_fn(move |request: http::Request<String>| {
+        let client = client.clone();
+        async move {
+            let failed = client.oneshot(request).await;
+            tokio::time::sleep(s(3_600)).await;
+            failed
+        }
+    });
+    let stack = BreakerLayer::new(breakers.clone()).layer(waiting);
+    let call = call_for(true, false);
+    let sent = stack.oneshot(copy_of(Some(&call), 1));
+    timeout(s(60), sent).await.map(drop).unwrap_err();
+    let totals = breakers.target(&target("a:m")).snapshot().totals;
+    assert_eq!(ends(totals), [0, 0, 0, 1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,11 +314,8 @@ async fn catch<F: Future>(future: F) -> Result<F::Output, Box<dyn std::any::Any 
 
 #[tokio::test(start_paused = true)]
 async fn cb02_a_panic_of_the_class_or_the_policy_leaves_nothing() {
-    use llm_breaker::BreakerLayer;
-    use tower_layer::Layer;
-
     let breakers = Breakers::new();
-    let inner = llm_call::PeekLayer::new().layer(llm_chaos::testing::service([good()]));
+    let inner = PeekLayer::new().layer(service([good()]));
     let stack = BreakerLayer::new(breakers.clone())
         .class(|_| panic!("class"))
         .layer(inner.clone());

@@ -93,6 +93,31 @@ async fn cb13_changed_wakes_for_a_change_that_a_call_makes() {
     assert_eq!(changed.unwrap().to, CircuitState::Open);
 }
 
+/// A waker that looks at the circuits in the moment it is woken.
+struct Look(Breakers, AtomicU64);
+
+impl std::task::Wake for Look {
+    fn wake(self: std::sync::Arc<Self>) {
+        let _ = self.0.snapshot();
+        let _ = self.0.history();
+        self.0.target(&target("made by the waker")).state();
+        self.1.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cb13_whoever_waits_is_woken_outside_every_lock() {
+    let world = world([status(500)]);
+    let look = std::sync::Arc::new(Look(world.breakers.clone(), AtomicU64::new(0)));
+    let waker = look.clone().into();
+    let mut changed = pin!(world.breakers.changed());
+    let mut cx = std::task::Context::from_waker(&waker);
+    assert!(changed.as_mut().poll(&mut cx).is_pending());
+    open(&world, "a").await;
+    assert_eq!(look.1.load(Ordering::SeqCst), 1);
+    assert!(changed.as_mut().poll(&mut cx).is_ready());
+}
+
 #[tokio::test(start_paused = true)]
 async fn cb06_changed_keeps_the_time_of_the_dwell_without_traffic() {
     let world = world([Respond::hang()]);
