@@ -53,7 +53,7 @@ impl fmt::Display for CircuitOpen {
 
 impl std::error::Error for CircuitOpen {}
 
-/// When to come back to a circuit that is busy and not open.
+/// When to come back to a circuit whose trials are all under way.
 const SOON: Duration = Duration::from_secs(1);
 
 impl CircuitOpen {
@@ -64,7 +64,9 @@ impl CircuitOpen {
         let outcome = call.map_or_else(|| Outcome::of(kind), |call| call.outcome(kind));
         let retry_after = match refused {
             Refused::Open(until) => until,
-            Refused::Trials | Refused::Ramp => Some(SOON),
+            Refused::Trials => Some(SOON),
+            // At once, as the only target left.
+            Refused::Ramp => Some(Duration::ZERO),
         };
         Error::from(outcome)
             .with_target(self.key.as_target().cloned())

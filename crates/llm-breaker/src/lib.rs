@@ -100,7 +100,8 @@
 //!
 //! A refused call never reaches the inner service. It fails with an
 //! [`Error`](llm_call::Error) of the kind [`CircuitOpen`](llm_call::Refusal::CircuitOpen) that says
-//! when to come back and has [`CircuitOpen`] as its source. All other errors are those of the inner
+//! when to come back (at once, where the call would go through without another target) and has
+//! [`CircuitOpen`] as its source. All other errors are those of the inner
 //! service.
 //!
 //! # Panics

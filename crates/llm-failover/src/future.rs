@@ -167,7 +167,10 @@ where
                 (Err(error), Kind::Refused(Refusal::AttemptsSpent))
                 | (Err(error), Kind::TimedOut(Phase::Deadline)) => {
                     // The call ran out of its means; what came before says more.
-                    match (this.answer.take(), this.last.take()) {
+                    match (
+                        this.answer.take(),
+                        this.last.take().filter(is_from_a_target),
+                    ) {
                         (Some(answer), _) => Ok(answer),
                         (None, Some(last)) => {
                             Err(give_up(&plan.call, this.failed, Some(last), None))
@@ -188,7 +191,8 @@ where
         if refused {
             // Never reached: another copy of this call may still use it.
             under_way.lease.give_back();
-            let until = outcome.retry_after.and_then(|wait| now.checked_add(wait));
+            let wait = outcome.retry_after.filter(|wait| !wait.is_zero());
+            let until = wait.and_then(|wait| now.checked_add(wait));
             *this.refused_until = until.into_iter().chain(*this.refused_until).min();
             if plan.order.is_last_resort() {
                 // Asked once more, and refused once more.
@@ -201,7 +205,8 @@ where
             return Some(result);
         }
         if outcome.kind == Kind::Refused(Refusal::CircuitOpen) && others > 0 {
-            plan.order.ask_again(index);
+            let willing = outcome.retry_after == Some(Duration::ZERO);
+            plan.order.ask_again(index, willing);
         }
         if is_unreachable(outcome.kind) {
             plan.targets.fell_silent(&mut plan.order, index);
@@ -270,7 +275,12 @@ where
             }
             Next::None { soonest } => Step::Return(match (this.answer.take(), spent) {
                 (Some(answer), _) => Ok(answer),
-                (None, Some(kind)) if this.last.is_none() => {
+                (None, Some(kind))
+                    if this
+                        .last
+                        .as_ref()
+                        .is_none_or(|last| !is_from_a_target(last)) =>
+                {
                     Err(Error::from(plan.call.outcome(kind)).into())
                 }
                 (None, _) => {
@@ -286,6 +296,11 @@ where
 /// Whether a failure speaks of the provider rather than of the model.
 fn is_unreachable(kind: Kind) -> bool {
     kind.is_silent() || matches!(kind, Kind::ConnectFailed | Kind::ConnectionLost)
+}
+
+/// Whether an outcome says more of a target than that a layer of ours refused it.
+fn is_from_a_target(outcome: &Outcome) -> bool {
+    !matches!(outcome.kind, Kind::Refused(_))
 }
 
 /// One error for all attempts: the last one's outcome, and the earliest time to come back.

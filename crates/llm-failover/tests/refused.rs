@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use llm_call::{
-    Attempt, BoxError, Call, CallSettings, Error, Kind, PeekLayer, Peeked, Refusal, ResponseExt,
-    find_cause,
+    Attempt, BoxError, Call, CallSettings, Error, Kind, PeekLayer, Peeked, Phase, Refusal,
+    ResponseExt, find_cause,
 };
 use llm_failover::{AllFailed, FailoverLayer, Targets};
 use tower::{Layer, Service, ServiceExt, service_fn};
@@ -24,8 +24,9 @@ const ANSWER: &str = "{\"object\":\"chat.completion\",\"choices\":[{\"index\":0,
 enum Say {
     Answer,
     Fail(Kind),
-    /// The circuit is open for so many seconds.
+    /// The circuit is open for so many seconds; with none it takes the call as the last one left.
     Open(u64),
+    Hang,
 }
 
 type Answered = Response<Peeked<Full<Bytes>>>;
@@ -58,6 +59,7 @@ fn stack(
                     PeekLayer::new().layer(client).oneshot(request).await
                 }
                 Say::Fail(kind) => Err(Error::new(kind).with_target(Some(target)).into()),
+                Say::Hang => std::future::pending().await,
                 Say::Open(seconds) => Err(Error::new(Kind::Refused(Refusal::CircuitOpen))
                     .with_target(Some(target))
                     .with_retry_after(Some(Duration::from_secs(seconds)))
@@ -115,6 +117,34 @@ async fn f02_a_circuit_that_refuses_while_there_are_others_is_asked_again_when_t
         assert_eq!(asked(&log), expected);
         assert_eq!(call.ledger().sent().count(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t01_a_target_that_takes_the_call_as_the_last_one_has_a_share_of_the_time() {
+    let targets = Targets::ordered(["a", "b"]).unwrap();
+    let (service, log) = stack(&targets, |target, others| match (target, others) {
+        ("a", 0) => Say::Answer,
+        ("a", _) => Say::Open(0),
+        _ => Say::Hang,
+    });
+    let (request, call) = request();
+    call.tighten(call.opened() + Duration::from_secs(10));
+    let answer = service.oneshot(request).await.unwrap();
+    assert!(answer.outcome().is_success());
+    assert_eq!(asked(&log), [entry("a", 1), entry("b", 1), entry("a", 0)]);
+    assert!(call.opened().elapsed() < Duration::from_secs(6));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r17_a_refusal_does_not_hide_that_the_time_is_up() {
+    let targets = Targets::ordered(["a", "b"]).unwrap();
+    let time_is_up = Kind::TimedOut(Phase::Deadline);
+    let (service, _) = stack(&targets, move |target, _| match target {
+        "a" => Say::Open(30),
+        _ => Say::Fail(time_is_up),
+    });
+    let error = service.oneshot(request().0).await.map(drop).unwrap_err();
+    assert_eq!(Kind::of(&*error), time_is_up);
 }
 
 #[tokio::test(start_paused = true)]

@@ -419,7 +419,7 @@ async fn the_ramp_sends_a_part_elsewhere_while_there_is_an_elsewhere() {
     }
     assert!((9..=12).contains(&good), "{good}");
     let error = last.unwrap();
-    assert_eq!(Outcome::of_error(&*error).retry_after, Some(s(1)));
+    assert_eq!(Outcome::of_error(&*error).retry_after, Some(s(0)));
     let open = find_cause::<CircuitOpen>(&*error).unwrap();
     assert!(open.to_string().contains("traffic still grows"), "{open}");
     tokio::time::advance(s(10)).await;

@@ -14,6 +14,8 @@ pub(crate) struct Order {
     silent: u64,
     /// Those whose circuit breaker refused the call while it had other targets left.
     refused: u64,
+    /// Those of them that take the call once it has no other target left.
+    willing: u64,
     /// No other target is left: the refused ones are asked once more.
     last_resort: bool,
     first: usize,
@@ -40,9 +42,10 @@ pub(crate) enum Next {
 impl Order {
     /// The breaker of the target with this index refused the call while it had other targets left.
     /// A circuit that has just closed does so with most calls, and takes them when they have no
-    /// other place to go: it is asked once more then.
-    pub(crate) fn ask_again(&mut self, index: usize) {
+    /// other place to go: it is asked once more then. `willing`: it has said that it will.
+    pub(crate) fn ask_again(&mut self, index: usize, willing: bool) {
         self.refused |= 1 << index;
+        self.willing |= u64::from(willing) << index;
     }
 
     /// Whether those that refused the call are being asked once more.
@@ -68,6 +71,7 @@ impl Targets {
             left: u64::MAX >> (64 - self.len()),
             silent: 0,
             refused: 0,
+            willing: 0,
             last_resort: false,
             first: 0,
             dice: fastrand::Rng::with_seed(0),
@@ -163,7 +167,8 @@ impl Targets {
             if let Some(lease) = call.lease(&target) {
                 order.left &= !(1 << index);
                 // Targets that rest by a guess are left too: they are asked when the others failed.
-                let others = (usable | needed) & order.left & !taken;
+                // So are those that take the call as the last one left.
+                let others = (usable | needed) & order.left & !taken | order.willing;
                 return Next::Target {
                     index,
                     lease,
