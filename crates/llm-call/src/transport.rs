@@ -11,7 +11,7 @@ use std::{
 
 use tokio::time::error::Elapsed;
 
-use crate::{Error, Kind, Phase};
+use crate::{Error, Kind, Phase, Refusal};
 
 /// The connector failed: nothing was sent.
 const CONNECT: &[&str] = &[
@@ -41,10 +41,14 @@ const DEAD: &str = "keep-alive timed out";
 /// The client's own limit, in reqwest and in tower.
 const TIMED_OUT: &[&str] = &["operation timed out", "request timed out"];
 
+/// tower's `LoadShed` did not let the request through.
+const SHED: &str = "service overloaded";
+
 /// What the chain of an error says.
 #[derive(Default)]
 struct Signs {
     ours: Option<Kind>,
+    shed: bool,
     connect: bool,
     exchange: bool,
     dead: bool,
@@ -57,7 +61,8 @@ impl Kind {
     /// What an error says about its attempt.
     ///
     /// An [`Error`] of the family anywhere in the chain says it itself. Else this reads
-    /// `io::Error`, tokio's `Elapsed`, and the errors of hyper, hyper-util and reqwest. A failure
+    /// `io::Error`, tokio's `Elapsed`, and the errors of hyper, hyper-util and reqwest. What tower's
+    /// `LoadShed` did not let through is [`Refusal::BulkheadFull`]. A failure
     /// to connect counts before whatever broke the connection. A time limit of the client that is
     /// not about connecting is [`Phase::Answer`]. What nothing tells is [`Kind::Unknown`].
     ///
@@ -101,6 +106,7 @@ impl Signs {
         }
         self.timed_out |= error.is::<Elapsed>();
         let text = error.to_string();
+        self.shed |= text == SHED;
         let is_one_of = |texts: &[&str]| texts.iter().any(|start| text.starts_with(start));
         self.connect |= is_one_of(CONNECT);
         self.exchange |= is_one_of(EXCHANGE);
@@ -112,6 +118,9 @@ impl Signs {
     }
 
     fn kind(&self) -> Kind {
+        if self.shed {
+            return Kind::Refused(Refusal::BulkheadFull);
+        }
         if self.connect {
             return if self.timed_out || self.io == Some(ErrorKind::TimedOut) {
                 Kind::TimedOut(Phase::Connect)

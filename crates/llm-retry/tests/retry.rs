@@ -31,7 +31,9 @@ use llm_chaos::testing::{BodyStep, Respond, service};
 use llm_retry::{RetryBudget, RetryLayer};
 use tokio::time::{Instant, advance};
 use tokio::{join, pin};
-use tower::{ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer, service_fn};
+use tower::{
+    ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer, load_shed::LoadShedLayer, service_fn,
+};
 
 #[tokio::test(start_paused = true)]
 async fn r01_a_target_gets_at_most_three_attempts() {
@@ -257,6 +259,26 @@ async fn r09_one_permit_is_enough_for_a_whole_call() {
         .service(client);
     let answer = tokio::time::timeout(seconds(60), stack.oneshot(request()));
     assert!(answer.await.unwrap().unwrap().outcome().is_success());
+}
+
+#[tokio::test(start_paused = true)]
+async fn cb08_what_a_load_shedder_stops_is_a_refusal_and_is_not_retried() {
+    let budget = RetryBudget::new();
+    let client = service([whole().after(seconds(1))]);
+    let gauges = client.gauges();
+    let stack = ServiceBuilder::new()
+        .layer(RetryLayer::new(budget.clone()).alone())
+        .layer(LoadShedLayer::new())
+        .layer(ConcurrencyLimitLayer::new(1))
+        .service(client);
+    let (first, second) = join!(
+        stack.clone().oneshot(request()),
+        stack.clone().oneshot(request())
+    );
+    let full = Kind::Refused(Refusal::BulkheadFull);
+    assert_eq!(kind(&second.unwrap_err()), full);
+    drop(first.unwrap());
+    assert_eq!((gauges.calls(), budget.balance(None)), (1, 3.1));
 }
 
 #[tokio::test(start_paused = true)]
