@@ -42,8 +42,11 @@ const MAX_KEYS: usize = 10_000;
 ///
 /// let log = breakers.clone();
 /// async move {
+///     let mut last = 0;
 ///     loop {
-///         println!("{}", log.changed().await);
+///         let change = log.changed_after(last).await;
+///         println!("{change}");
+///         last = change.number;
 ///     }
 /// };
 /// # Ok::<(), llm_breaker::InvalidSettings>(())
@@ -134,7 +137,15 @@ impl Breakers {
         self.0.unwatched.load(Ordering::Relaxed)
     }
 
-    /// The first transition after this very call, whenever the future is polled.
+    /// The first transition after this very call, whenever the future is polled. Whoever is to see
+    /// all of them uses [`Breakers::changed_after`]: several can come at once.
+    pub fn changed(&self) -> impl Future<Output = Transition> + Send + 'static + use<> {
+        self.changed_after(self.0.history.last())
+    }
+
+    /// The first transition with a higher number than this one; with 0 the first of all. The number
+    /// of one transition leads to the next, so none is missed while it is among the last 1,000. Of
+    /// those that are gone, it gives the oldest that is left.
     ///
     /// It also keeps the time: a half-open circuit whose time is over moves on while somebody
     /// waits here, although no call comes.
@@ -146,12 +157,15 @@ impl Breakers {
     /// # Panics
     ///
     /// Waits on `tokio::time`: panics when it is polled outside a Tokio runtime with time enabled.
-    pub fn changed(&self) -> impl Future<Output = Transition> + Send + 'static + use<> {
+    pub fn changed_after(
+        &self,
+        number: u64,
+    ) -> impl Future<Output = Transition> + Send + 'static + use<> {
         let breakers = self.clone();
-        let (seen, mut told) = self.0.history.subscribe();
+        let mut told = self.0.history.subscribe();
         async move {
             loop {
-                if let Some(transition) = breakers.0.history.after(seen) {
+                if let Some(transition) = breakers.0.history.after(number) {
                     return transition;
                 }
                 // The sender lives in `breakers`, so there is always one to wait for.

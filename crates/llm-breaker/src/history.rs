@@ -64,18 +64,21 @@ impl History {
         });
     }
 
-    /// The number of the last transition, and who is told of the next.
-    pub(crate) fn subscribe(&self) -> (u64, watch::Receiver<u64>) {
-        // In this order: what is written in between is told of.
-        let told = self.last.subscribe();
-        (self.log().last, told)
+    /// The number of the last transition.
+    pub(crate) fn last(&self) -> u64 {
+        self.log().last
+    }
+
+    /// Tells of what is written from now on. To be taken before the log is read.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.last.subscribe()
     }
 
     /// The first transition after this number that is still kept.
     pub(crate) fn after(&self, number: u64) -> Option<Transition> {
         let log = self.log();
         let first = log.kept.front()?.number;
-        let index = usize::try_from((number + 1).saturating_sub(first)).ok()?;
+        let index = usize::try_from(number.saturating_add(1).saturating_sub(first)).ok()?;
         log.kept.get(index).cloned()
     }
 

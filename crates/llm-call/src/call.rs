@@ -189,12 +189,6 @@ impl Call {
         self.core().ledger.set_cause_all(cause);
     }
 
-    /// Why the copy numbered `n` that is under way is about to be dropped, where a layer above has
-    /// said so. What is being dropped can ask this; once it is gone, so is the answer.
-    pub fn cause(&self, n: u32) -> Option<Cause> {
-        self.core().ledger.cause(n)
-    }
-
     /// Whether this call's good answer is still to be counted: true for the first who asks. So a
     /// budget that lives on answered calls gets one deposit a call, however many layers pay in.
     pub fn count_answered(&self) -> bool {

@@ -89,11 +89,6 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn cause(&self, n: u32) -> Option<Cause> {
-        let open = |entry: &&Entry| entry.n == n && entry.kind.is_none();
-        self.entries.iter().rev().find(open)?.cause
-    }
-
     pub(crate) fn set_cause_all(&mut self, cause: Cause) {
         for entry in &mut self.entries {
             if entry.kind.is_none() {

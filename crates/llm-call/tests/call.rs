@@ -127,32 +127,6 @@ fn a_ledger_reads_as_lines() {
     assert!(text.contains("timed_out_deadline after"), "{text}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cause_can_be_asked_for_while_the_copy_is_under_way() {
-    use llm_call::{Attempt, PeekLayer};
-    use tower::{Layer, ServiceExt};
-
-    let call = Call::open(CallSettings::new());
-    let client = tower::service_fn(|_: http::Request<()>| {
-        std::future::pending::<
-            Result<http::Response<http_body_util::Full<bytes::Bytes>>, std::io::Error>,
-        >()
-    });
-    let mut request = http::Request::post("/v1/chat/completions")
-        .body(())
-        .unwrap();
-    request.extensions_mut().insert(call.clone());
-    request.extensions_mut().insert(Attempt::new(7));
-    let mut future = Box::pin(PeekLayer::new().layer(client).oneshot(request));
-    assert!(futures_util::FutureExt::now_or_never(&mut future).is_none());
-    assert_eq!(call.cause(7), None);
-    call.set_cause(7, Cause::HedgeLost);
-    assert_eq!(call.cause(7), Some(Cause::HedgeLost));
-    assert_eq!(call.cause(8), None);
-    drop(future);
-    assert_eq!(call.cause(7), None, "nothing of that number is under way");
-}
-
 #[test]
 fn r05_a_call_is_counted_as_answered_once() {
     let call = Call::open(CallSettings::new());

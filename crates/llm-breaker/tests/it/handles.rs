@@ -82,6 +82,29 @@ async fn cb13_changed_gives_the_first_change_after_the_call_whenever_it_is_polle
 }
 
 #[tokio::test(start_paused = true)]
+async fn cb13_whoever_follows_the_numbers_misses_none_of_many_at_once() {
+    let breakers = Breakers::new();
+    let circuits = ["a", "b", "c"].map(|text| breakers.target(&target(text)));
+    let mut last = 0;
+    for round in 1..=2 {
+        for circuit in &circuits {
+            circuit.force_open();
+            circuit.reset();
+        }
+        while last < 6 * round {
+            let change = timeout(s(1), breakers.changed_after(last)).await.unwrap();
+            assert_eq!(change.number, last + 1);
+            last = change.number;
+        }
+    }
+    // Nothing is after the last, nor after what will never be.
+    for number in [last, u64::MAX] {
+        let next = timeout(s(1), breakers.changed_after(number)).await;
+        assert!(next.is_err(), "{number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn cb13_changed_wakes_for_a_change_that_a_call_makes() {
     let world = world([status(500)]);
     // A task of its own, so that it is polled when it is woken, and else never.

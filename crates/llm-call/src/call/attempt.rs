@@ -1,7 +1,7 @@
 use crate::{Dialect, Phase, Target};
 
 /// One copy of a request on its way to one target: the second of the two extensions.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attempt {
     /// Where the copy goes; `None` where nobody chose.
@@ -15,19 +15,22 @@ pub struct Attempt {
     /// The dialect that the target speaks; `None` where the path tells.
     pub dialect: Option<Dialect>,
     /// A Peek above has counted this copy and keeps its record.
-    pub(crate) counted: bool,
+    pub(crate) counted: Counted,
 }
 
-impl Clone for Attempt {
-    /// A clone is one more copy: a Peek below counts it, whatever a Peek above has counted.
-    fn clone(&self) -> Attempt {
-        Attempt {
-            target: self.target.clone(),
-            n: self.n,
-            alternatives: self.alternatives,
-            dialect: self.dialect,
-            counted: false,
-        }
+/// A mark of one copy. A clone is one more copy and has none; it is the same request all the same.
+#[derive(Debug, Default, Eq)]
+pub(crate) struct Counted(pub(crate) bool);
+
+impl Clone for Counted {
+    fn clone(&self) -> Counted {
+        Counted(false)
+    }
+}
+
+impl PartialEq for Counted {
+    fn eq(&self, _: &Counted) -> bool {
+        true
     }
 }
 
@@ -70,4 +73,19 @@ pub enum Cause {
     TimedOut(Phase),
     /// Another copy of the request answered first.
     HedgeLost,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clone_is_equal_and_is_counted_for_itself() {
+        let mut attempt = Attempt::new(1).with_alternatives(2);
+        attempt.counted = Counted(true);
+        let clone = attempt.clone();
+        assert!(!clone.counted.0);
+        assert_eq!(clone, attempt);
+        assert_ne!(clone, Attempt::new(1));
+    }
 }

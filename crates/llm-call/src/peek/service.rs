@@ -93,9 +93,9 @@ fn count(extensions: &mut Extensions, now: Instant) -> Result<Option<Record>, Er
         return Ok(None);
     };
     let attempt = extensions.get_or_insert_default::<Attempt>();
-    if attempt.counted {
+    if attempt.counted.0 {
         return Ok(None);
     }
-    attempt.counted = true;
+    attempt.counted.0 = true;
     call.send(attempt, now).map(Some)
 }
