@@ -157,12 +157,12 @@ impl Body for Frames {
 /// A client whose answers are there at once.
 ///
 /// It hands out what [`Upstream::prepare`] has put down on this thread, so that making an answer is
-/// no part of what is measured; a call without an answer put down for it panics.
+/// no part of what is measured; a call for which nothing was put down panics.
 #[derive(Clone, Copy, Debug)]
 pub struct Upstream;
 
 thread_local! {
-    static ANSWERS: RefCell<Vec<Response<Frames>>> = const { RefCell::new(Vec::new()) };
+    static ANSWERS: RefCell<Vec<Result<Response<Frames>, BoxError>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Upstream {
@@ -178,7 +178,17 @@ impl Upstream {
             .header("x-request-id", "req_0123456789")
             .body(Frames { frames, next: 0 })
             .expect("a valid answer");
-        ANSWERS.with_borrow_mut(|answers| answers.push(answer));
+        ANSWERS.with_borrow_mut(|answers| answers.push(Ok(answer)));
+    }
+
+    /// Puts down an error.
+    fn prepare_failure() {
+        ANSWERS.with_borrow_mut(|answers| answers.push(Err("connection reset".into())));
+    }
+
+    /// Takes the last thing away that was put down, if nobody has called for it.
+    fn take_away() -> bool {
+        ANSWERS.with_borrow_mut(Vec::pop).is_some()
     }
 }
 
@@ -194,7 +204,7 @@ impl Service<Request<Full<Bytes>>> for Upstream {
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
         drop(request);
         let answer = ANSWERS.with_borrow_mut(Vec::pop);
-        ready(Ok(answer.expect("an answer was prepared for each call")))
+        ready(answer.expect("an answer was prepared for each call"))
     }
 }
 
@@ -204,13 +214,44 @@ where
     S: Service<Request<Full<Bytes>>, Response = Response<B>>,
     S::Error: Into<BoxError>,
 {
-    let at_once = "nothing has to be waited for";
-    let ready = service.ready().now_or_never().expect(at_once);
-    let called = ready.map(|service| service.call(request).now_or_never().expect(at_once));
-    match called.and_then(|answered| answered) {
+    match call(service, request) {
         Ok(response) => response,
         Err(error) => panic!("no answer: {}", error.into()),
     }
+}
+
+/// The same for a call that must fail.
+pub fn refusal<S, B>(service: &mut S, request: Request<Full<Bytes>>) -> S::Error
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>>,
+{
+    match call(service, request) {
+        Ok(_) => panic!("an answer, where none was put down"),
+        Err(error) => error,
+    }
+}
+
+fn call<S, B>(service: &mut S, request: Request<Full<Bytes>>) -> Result<Response<B>, S::Error>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>>,
+{
+    let at_once = "nothing has to be waited for";
+    let service = service.ready().now_or_never().expect(at_once)?;
+    service.call(request).now_or_never().expect(at_once)
+}
+
+/// Lets calls fail until one no longer reaches the upstream.
+pub fn open_circuit<S, B>(service: &mut S, form: Form)
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>>,
+{
+    const ENOUGH: usize = 1000;
+    let is_open = (0..ENOUGH).any(|_| {
+        Upstream::prepare_failure();
+        drop(refusal(service, identified(form)));
+        Upstream::take_away()
+    });
+    assert!(is_open, "{ENOUGH} failures opened no circuit");
 }
 
 /// Reads a body to its end; how many frames came.

@@ -12,7 +12,7 @@ const ROUNDS: usize = 2000;
 pub struct Line {
     row: &'static str,
     less: &'static [&'static str],
-    peer: Option<&'static str>,
+    peers: &'static [&'static str],
 }
 
 impl Line {
@@ -22,14 +22,14 @@ impl Line {
         Line {
             row,
             less,
-            peer: None,
+            peers: &[],
         }
     }
 
-    /// Compares what the row adds with what another line's row adds.
+    /// Compares what the row adds with what the rows of other lines add.
     #[must_use]
-    pub const fn against(mut self, row: &'static str) -> Line {
-        self.peer = Some(row);
+    pub const fn against(mut self, rows: &'static [&'static str]) -> Line {
+        self.peers = rows;
         self
     }
 }
@@ -78,7 +78,8 @@ impl<'a> Table<'a> {
     }
 }
 
-fn median(mut samples: Vec<f64>) -> f64 {
+/// The middle one of the samples.
+pub fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     samples[samples.len() / 2]
 }
@@ -89,15 +90,16 @@ impl fmt::Display for Table<'_> {
         writeln!(f, "| --- | ---: | --- | ---: | --- | ---: |")?;
         for line in self.lines {
             let added = self.added(line);
-            let peer = self.lines.iter().find(|other| Some(other.row) == line.peer);
-            let (ratio, to) = match peer {
-                Some(peer) => (format!("{:.2}", added / self.added(peer)), peer.row),
-                None => (String::new(), ""),
-            };
+            let peers = line.peers.iter();
+            let peers = peers.filter_map(|name| self.lines.iter().find(|other| other.row == *name));
+            let ratios: Vec<_> = peers
+                .map(|peer| format!("{:.2}", added / self.added(peer)))
+                .collect();
+            let (ratios, to) = (ratios.join("; "), line.peers.join("; "));
             let whole = Line::new(line.row, &[]);
             writeln!(
                 f,
-                "| {} | {ratio} | {to} | {added:.1} | {} | {:.1} |",
+                "| {} | {ratios} | {to} | {added:.1} | {} | {:.1} |",
                 line.row,
                 line.less.join(" + "),
                 self.added(&whole),

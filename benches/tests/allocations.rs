@@ -6,14 +6,19 @@
 use std::{cell::Cell, time::Duration};
 
 use allocation_counter::measure;
-use benches::{EVENTS, Form, PRIMARY, SECOND, Upstream, answer, identified, read, request};
+use benches::{
+    EVENTS, Form, PRIMARY, SECOND, Upstream, answer, identified, open_circuit, read, refusal,
+    request,
+};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::Full;
+use llm_breaker::{BreakerLayer, Breakers};
 use llm_call::{BoxError, Call, CallSettings, IdentifyLayer, PeekLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_provider::{Provider, ProviderLayer};
+use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use tower::{Layer, Service, ServiceBuilder};
 
@@ -31,16 +36,16 @@ where
     let call = |service: &mut S| {
         Upstream::prepare(form);
         let request = Cell::new(Some(make(form)));
-        let taken = measure(|| {
+        measure(|| {
             read(answer(service, request.take().unwrap()).into_body());
-        });
-        // Everything is given back.
-        assert!(taken.count_current <= 0, "{taken:?}");
-        taken.count_total
+        })
     };
     // The first call may fill what later ones use.
     call(&mut service);
-    call(&mut service)
+    let taken = call(&mut service);
+    // Everything is given back.
+    assert!(taken.count_current <= 0, "{taken:?}");
+    taken.count_total
 }
 
 /// Allocations that a layer adds to a service below it.
@@ -68,8 +73,13 @@ where
     B: Body,
     B::Error: Into<BoxError>,
 {
-    Upstream::prepare(Form::Streamed);
-    let body = answer(&mut service, make(Form::Streamed)).into_body();
+    let mut begin = || {
+        Upstream::prepare(Form::Streamed);
+        answer(&mut service, make(Form::Streamed)).into_body()
+    };
+    // The first call may fill what later ones use.
+    read(begin());
+    let body = begin();
     let mut count = 0;
     let taken = measure(|| count = read(body));
     assert_eq!(count, EVENTS);
@@ -97,8 +107,21 @@ where
     taken.bytes_current
 }
 
+fn clone_of_the_request() -> u64 {
+    let request = identified(Form::Whole);
+    measure(|| drop(request.clone())).count_total
+}
+
 fn targets(count: usize) -> FailoverLayer {
     FailoverLayer::new(Targets::ordered(&[PRIMARY, SECOND][..count]).unwrap())
+}
+
+fn retry() -> RetryLayer {
+    RetryLayer::new(RetryBudget::new())
+}
+
+fn breaker() -> BreakerLayer {
+    BreakerLayer::new(Breakers::new())
 }
 
 fn peek() -> llm_call::Peek<Upstream> {
@@ -121,6 +144,8 @@ fn stack()
         .layer(IdentifyLayer::new())
         .layer(DeadlineLayer::default())
         .layer(targets(2))
+        .layer(retry())
+        .layer(breaker())
         .layer(TimeoutLayer::new())
         .layer(providers)
         .layer(PeekLayer::new())
@@ -155,11 +180,36 @@ fn time_limits_allocate_nothing() {
 }
 
 #[test]
+fn a_closed_circuit_allocates_nothing() {
+    for form in [Form::Whole, Form::Streamed] {
+        assert_eq!(added(breaker(), peek(), identified, form), 0);
+    }
+}
+
+#[test]
+fn an_open_circuit_allocates_its_error() {
+    let mut service = breaker().layer(peek());
+    open_circuit(&mut service, Form::Whole);
+    let request = Cell::new(Some(identified(Form::Whole)));
+    let taken = measure(|| {
+        drop(refusal(&mut service, request.take().unwrap()));
+    });
+    // It, what it is the source of, and the box that goes up.
+    assert_eq!(taken.count_total, 3);
+}
+
+#[test]
+fn retry_clones_the_request_where_it_can_retry() {
+    let clone = clone_of_the_request();
+    for form in [Form::Whole, Form::Streamed] {
+        assert_eq!(added(retry(), peek(), identified, form), clone);
+        assert_eq!(added(retry().retries(0), peek(), identified, form), 0);
+    }
+}
+
+#[test]
 fn failover_clones_the_request_where_another_target_may_follow() {
-    let clone = {
-        let request = identified(Form::Whole);
-        measure(|| drop(request.clone())).count_total
-    };
+    let clone = clone_of_the_request();
     for form in [Form::Whole, Form::Streamed] {
         // The call's list of targets that are taken.
         assert_eq!(added(targets(1), peek(), identified, form), 1);
@@ -183,22 +233,27 @@ fn a_call_and_its_ledger() {
 
 #[test]
 fn the_whole_stack() {
-    // Nearly all of it is reading the request, rewriting it, and cloning it once.
-    assert_eq!(of_call(stack(), request, Form::Whole), 39);
-    assert_eq!(of_call(stack(), request, Form::Streamed), 39);
+    // Nearly all of it is reading the request, rewriting it, and cloning it twice.
+    assert_eq!(of_call(stack(), request, Form::Whole), 45);
+    assert_eq!(of_call(stack(), request, Form::Streamed), 45);
 }
 
 #[test]
 fn events_after_the_first_token_allocate_nothing() {
     assert_eq!(of_events(peek(), request), 0);
     assert_eq!(of_events(TimeoutLayer::new().layer(peek()), identified), 0);
+    assert_eq!(of_events(breaker().layer(peek()), identified), 0);
+    assert_eq!(of_events(retry().layer(peek()), identified), 0);
     assert_eq!(of_events(stack(), request), 0);
 }
 
 #[test]
 fn an_open_stream_holds_little() {
     assert!(held(peek(), request) <= 576);
-    // About 800 are the bodies of the layers, the rest is the call with its ledger and targets.
+    let in_a_call = held(peek(), identified);
+    assert!(held(breaker().layer(peek()), identified) - in_a_call <= 64);
+    assert!(held(retry().layer(peek()), identified) - in_a_call <= 32);
+    // About 900 are the bodies of the layers, the rest is the call with its ledger and targets.
     let stack = held(stack(), request);
-    assert!(stack <= 1344, "{stack} bytes");
+    assert!(stack <= 1408, "{stack} bytes");
 }

@@ -1,0 +1,304 @@
+//! What tasks on two threads cost each other when they share a layer.
+//!
+//! `cargo bench -p benches --bench contention` prints ns of wall time a call, over the calls of all
+//! tasks. Each task calls a clone of one service, again and again, and never waits. The upstream
+//! does next to nothing, so the layer is all that the tasks meet in: this is its worst case.
+//!
+//! Two threads that take turns on one CPU hardly disturb each other, so each has a CPU of its own,
+//! and what was measured while somebody else used one of them is thrown away.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a bench that cannot go on has nothing better to do than to say why"
+)]
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    future::{Ready, ready},
+    hint::black_box,
+    pin::{Pin, pin},
+    sync::{LazyLock, Mutex},
+    task::{Context, Poll},
+    thread,
+    time::{Duration, Instant},
+};
+
+use benches::{Form, PRIMARY, Upstream, answer, request, table::median};
+use bytes::Bytes;
+use futures_util::{FutureExt, future::join_all};
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+use llm_breaker::{BreakerLayer, Breakers};
+use llm_call::{Answer, Attempt, BoxError, Ending, PeekLayer, State, Target};
+use seatbelt::{RecoveryInfo, ResilienceContext, breaker};
+use tick::Clock;
+use tokio::runtime::Runtime;
+use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer};
+use tower_resilience_circuitbreaker::CircuitBreakerLayer;
+
+const TASKS: [usize; 3] = [1, 2, 16];
+
+/// Calls of all tasks in one measurement: a few ms, so that waking a thread hardly counts.
+const CALLS: usize = 1 << 13;
+const ROUNDS: usize = 101;
+
+/// How often a free moment is looked for, and how long to wait for the next one.
+const TRIES: usize = 20_000;
+const PAUSE: Duration = Duration::from_millis(5);
+
+type Req = Request<()>;
+type Answered = Result<Response<Whole>, BoxError>;
+
+/// A body that has been read to its end, which is when a breaker has its verdict.
+#[derive(Debug)]
+struct Whole(State);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Poll::Ready(None)
+    }
+}
+
+impl Answer for Whole {
+    fn state(&self) -> &State {
+        &self.0
+    }
+
+    fn cut(self: Pin<&mut Self>, _: Ending) {}
+}
+
+/// What a `PeekLayer` has to say of an answer in one piece.
+static STATE: LazyLock<State> = LazyLock::new(|| {
+    Upstream::prepare(Form::Whole);
+    let mut peek = PeekLayer::new().layer(Upstream);
+    let mut body = pin!(answer(&mut peek, request(Form::Whole)).into_body());
+    while body.frame().now_or_never().unwrap().is_some() {}
+    let state = body.state().clone();
+    assert_eq!(state.ending(), Some(Ending::Complete));
+    state
+});
+
+thread_local! {
+    /// Requests to send again: making one is no part of what is measured.
+    static SPARE: RefCell<Vec<Req>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An upstream that allocates nothing and shares nothing with itself on another thread.
+#[derive(Clone, Copy, Debug)]
+struct AtOnce;
+
+impl Service<Req> for AtOnce {
+    type Response = Response<Whole>;
+    type Error = BoxError;
+    type Future = Ready<Answered>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        SPARE.with_borrow_mut(|spare| spare.push(request));
+        ready(Ok(Response::new(Whole(STATE.clone()))))
+    }
+}
+
+/// A layer under so many tasks.
+struct Row {
+    name: &'static str,
+    /// ns of wall time for each of the calls.
+    run: Box<dyn Fn(&Runtime, usize, usize) -> f64>,
+}
+
+/// Who is called for.
+#[derive(Clone, Copy)]
+enum Targets {
+    One,
+    OneForEachTask,
+}
+
+impl Row {
+    fn new<S>(name: &'static str, targets: Targets, service: S) -> Row
+    where
+        S: Service<Req, Response: Send> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+    {
+        let run = move |runtime: &Runtime, tasks: usize, calls: usize| {
+            let shared: Target = PRIMARY.parse().unwrap();
+            let spawned = (0..tasks).map(|task| {
+                let target = match targets {
+                    Targets::One => shared.clone(),
+                    Targets::OneForEachTask => format!("{PRIMARY}-{task}").parse().unwrap(),
+                };
+                runtime.spawn(run_task(service.clone(), target, calls / tasks))
+            });
+            let spans = runtime.block_on(join_all(spawned.collect::<Vec<_>>()));
+            let (starts, ends): (Vec<_>, Vec<_>) = spans.into_iter().map(Result::unwrap).unzip();
+            let wall = *ends.iter().max().unwrap() - *starts.iter().min().unwrap();
+            wall.as_nanos() as f64 / calls as f64
+        };
+        Row {
+            name,
+            run: Box::new(run),
+        }
+    }
+}
+
+/// Makes calls; from when to when.
+async fn run_task<S>(mut service: S, target: Target, calls: usize) -> (Instant, Instant)
+where
+    S: Service<Req>,
+    S::Error: Into<BoxError>,
+{
+    let fresh = || {
+        let mut request = Request::new(());
+        let attempt = Attempt::new(1).with_target(Some(target.clone()));
+        request.extensions_mut().insert(attempt);
+        request
+    };
+    // Those of the task before this one may have had another target.
+    SPARE.with_borrow_mut(Vec::clear);
+    let start = now();
+    for _ in 0..calls {
+        let request = SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(fresh);
+        let service = service.ready().await.map_err(Into::into).unwrap();
+        let response = service.call(request).await.map_err(Into::into).unwrap();
+        drop(black_box(response));
+    }
+    (start, now())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn rows() -> Vec<Row> {
+    let ours = || BreakerLayer::new(Breakers::new()).layer(AtOnce);
+    let resilience = CircuitBreakerLayer::builder().build().unwrap();
+    let context: ResilienceContext<Req, Answered> = ResilienceContext::new(Clock::new_tokio());
+    let seatbelt = || {
+        breaker::Breaker::layer("breaker", &context)
+            .recovery_with(|result: &Answered, _| match result {
+                Ok(_) => RecoveryInfo::never(),
+                Err(_) => RecoveryInfo::retry(),
+            })
+            .rejected_input_error(|_, _| BoxError::from("the circuit is open"))
+    };
+    let by_id = seatbelt().breaker_id(|_| breaker::BreakerId::from(PRIMARY));
+    let limit = ConcurrencyLimitLayer::new(64);
+    vec![
+        Row::new("no layer", Targets::One, AtOnce),
+        Row::new("Breaker, one target", Targets::One, ours()),
+        Row::new(
+            "Breaker, a target for each task",
+            Targets::OneForEachTask,
+            ours(),
+        ),
+        Row::new(
+            "tower-resilience Breaker",
+            Targets::One,
+            resilience.layer(AtOnce),
+        ),
+        Row::new("seatbelt Breaker, by id", Targets::One, by_id.layer(AtOnce)),
+        Row::new("tower ConcurrencyLimit", Targets::One, limit.layer(AtOnce)),
+    ]
+}
+
+/// All rows take turns, as in the table of `overhead`. By row and number of tasks.
+fn measure(runtime: &Runtime, rows: &[Row]) -> HashMap<(&'static str, usize), Vec<f64>> {
+    let probe = Row::new("no layer", Targets::One, AtOnce);
+    let is_free = || {
+        let [one, two] = [1, 2].map(|tasks| (probe.run)(runtime, tasks, CALLS));
+        one / two > 1.8
+    };
+    let free = |row: &Row, tasks| {
+        for _ in 0..TRIES {
+            if is_free() {
+                let wall = (row.run)(runtime, tasks, CALLS);
+                if is_free() {
+                    return wall;
+                }
+            }
+            pause();
+        }
+        panic!("two CPUs are never free at the same time");
+    };
+    let mut samples: HashMap<_, Vec<f64>> = HashMap::new();
+    for _ in 0..ROUNDS {
+        for row in rows {
+            for tasks in TASKS {
+                let wall = free(row, tasks);
+                samples.entry((row.name, tasks)).or_default().push(wall);
+            }
+        }
+    }
+    samples
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing else is to run meanwhile"
+)]
+fn pause() {
+    thread::sleep(PAUSE);
+}
+
+/// Two worker threads on two CPUs.
+fn two_threads() -> Runtime {
+    let cpus = Mutex::new(core_affinity::get_core_ids().unwrap_or_default());
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .on_thread_start(move || {
+            if let Some(cpu) = cpus.lock().unwrap().pop() {
+                core_affinity::set_for_current(cpu);
+            }
+        })
+        .enable_time()
+        .build()
+        .unwrap()
+}
+
+#[expect(clippy::print_stdout, reason = "the report of a bench")]
+fn main() {
+    let runtime = two_threads();
+    let _entered = runtime.enter();
+    LazyLock::force(&STATE);
+    let rows = rows();
+    // A test run shows that it works.
+    if !std::env::args().any(|arg| arg == "--bench") {
+        for row in &rows {
+            for tasks in TASKS {
+                (row.run)(&runtime, tasks, TASKS[2]);
+            }
+        }
+        return;
+    }
+    let samples = measure(&runtime, &rows);
+    println!("ns of wall time a call, by the number of tasks; 2 threads:\n");
+    println!("| row | 1 task | 2 tasks | 16 tasks | throughput of 2 to 1 | of 16 to 1 |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: |");
+    for row in &rows {
+        let of = |tasks| &samples[&(row.name, tasks)];
+        let gain = |tasks| {
+            let pairs = of(1).iter().zip(of(tasks));
+            median(pairs.map(|(one, more)| one / more).collect())
+        };
+        let [one, two, many] = TASKS.map(|tasks| median(of(tasks).clone()));
+        println!(
+            "| {} | {one:.1} | {two:.1} | {many:.1} | {:.2} | {:.2} |",
+            row.name,
+            gain(2),
+            gain(16),
+        );
+    }
+}

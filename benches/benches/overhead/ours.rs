@@ -1,0 +1,120 @@
+//! Our layers, and what they cannot do without.
+
+use std::time::Duration;
+
+use benches::{Form, JSON, PRIMARY, SECOND, Upstream, identified, request, row::Row};
+use llm_breaker::{BreakerLayer, Breakers, Settings};
+use llm_call::{Call, CallSettings, Dialect, IdentifyLayer, Peek, PeekLayer, Watch};
+use llm_failover::{FailoverLayer, Targets};
+use llm_provider::{Provider, ProviderLayer};
+use llm_retry::{RetryBudget, RetryLayer};
+use llm_timeout::{DeadlineLayer, TimeoutLayer};
+use serde::de::IgnoredAny;
+use tower::{Layer, ServiceBuilder};
+
+use crate::rows::{
+    Calls,
+    Made::{Bare, Identified},
+};
+
+fn peek() -> Peek<Upstream> {
+    PeekLayer::new().layer(Upstream)
+}
+
+fn targets(count: usize) -> FailoverLayer {
+    FailoverLayer::new(Targets::ordered(&[PRIMARY, SECOND][..count]).unwrap())
+}
+
+fn retry() -> RetryLayer {
+    RetryLayer::new(RetryBudget::new())
+}
+
+fn breaker() -> BreakerLayer {
+    BreakerLayer::new(Breakers::new())
+}
+
+fn providers() -> ProviderLayer {
+    let provider = |base| {
+        Provider::new(base)
+            .unwrap()
+            .bearer("sk-of-the-provider")
+            .unwrap()
+    };
+    ProviderLayer::new()
+        .provider("primary", provider("https://primary.local/v1"))
+        .provider("second", provider("https://second.local/v1"))
+}
+
+/// What is measured for answers in one piece and for streams alike.
+pub(crate) fn layers(rows: &mut Calls) {
+    rows.row("no layer", Bare, Upstream);
+    rows.row("no layer, in a call", Identified, Upstream);
+    rows.row("Peek", Bare, peek());
+    rows.row("Peek, in a call", Identified, peek());
+    let service = TimeoutLayer::new().layer(peek());
+    rows.row("Timeout > Peek", Identified, service);
+    let service = DeadlineLayer::default().layer(peek());
+    rows.row("Deadline > Peek", Identified, service);
+    let service = breaker().layer(peek());
+    rows.row("Breaker > Peek", Identified, service);
+    let service = retry().layer(peek());
+    rows.row("Retry > Peek", Identified, service);
+    let service = retry().retries(0).layer(peek());
+    rows.row("Retry that cannot retry > Peek", Identified, service);
+    let service = targets(1).layer(peek());
+    rows.row("Failover (1 target) > Peek", Identified, service);
+    let service = targets(2).layer(peek());
+    rows.row("Failover (2 targets) > Peek", Identified, service);
+    let service = IdentifyLayer::new().layer(peek());
+    rows.row("Identify > Peek", Bare, service);
+    let stack = ServiceBuilder::new()
+        .layer(IdentifyLayer::new())
+        .layer(DeadlineLayer::default())
+        .layer(targets(2))
+        .layer(retry())
+        .layer(breaker())
+        .layer(TimeoutLayer::new())
+        .layer(providers())
+        .layer(PeekLayer::new())
+        .service(Upstream);
+    rows.row("the whole stack", Bare, stack);
+}
+
+/// A breaker that refuses for as long as a bench takes.
+pub(crate) fn open_circuit(rows: &mut Calls) {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let settings = Settings::new().open_for(HOUR).open_max(HOUR);
+    let breakers = Breakers::with(settings.build().unwrap());
+    let service = BreakerLayer::new(breakers).layer(peek());
+    rows.refused("Breaker, open", service);
+}
+
+/// What the layers cannot do without.
+pub(crate) fn parts() -> [Row; 5] {
+    let (bare, identified) = (request(Form::Whole), identified(Form::Whole));
+    [
+        Row::new("clone of the request", || (), move |()| bare.clone()),
+        Row::new(
+            "clone of the request, in a call",
+            || (),
+            move |()| identified.clone(),
+        ),
+        // Peek reads all of a JSON answer before it lets it through. The first row is what reading
+        // costs, the second what it cannot cost less than.
+        Row::new(
+            "JSON, read by Watch",
+            || (),
+            |()| {
+                let mut watch = Watch::new(Some(Dialect::OpenAiChat));
+                watch.whole(JSON.as_bytes()).unwrap();
+                watch
+            },
+        ),
+        Row::new(
+            "JSON, checked by serde_json",
+            || (),
+            |()| serde_json::from_str::<IgnoredAny>(JSON).unwrap(),
+        ),
+        Row::new("Call, opened", || (), |()| Call::open(CallSettings::new())),
+    ]
+}

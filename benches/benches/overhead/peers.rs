@@ -1,0 +1,159 @@
+//! The nearest layers of others.
+
+use std::{future, time::Duration};
+
+use benches::{Form, Frames, PRIMARY, Upstream, answer, read, request};
+use http::Response;
+use llm_call::BoxError;
+use seatbelt::{RecoveryInfo, ResilienceContext, breaker, retry as seatbelt_retry};
+use tick::Clock;
+use tower::{Layer, retry, timeout};
+use tower_http::timeout::ResponseBodyTimeoutLayer;
+use tower_resilience_circuitbreaker::{
+    CircuitBreaker, CircuitBreakerConfigBuilder, CircuitBreakerLayer, DefaultClassifier,
+    SlidingWindowType,
+};
+use tower_resilience_fallback::FallbackLayer;
+use tower_resilience_retry::{RetryBudgetBuilder, RetryLayer};
+use tower_resilience_timelimiter::TimeLimiterLayer;
+
+use crate::rows::{
+    Calls,
+    Made::{self, Bare},
+    Req,
+};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Longer than a bench takes.
+const HOUR: Duration = Duration::from_secs(3600);
+
+type Answered = Result<Response<Frames>, BoxError>;
+
+pub(crate) fn layers(rows: &mut Calls) {
+    timeouts(rows);
+    retries(rows);
+    breakers(rows);
+    // The nearest to failover over there: another service, asked with a clone of the request when
+    // the first one gave an error. It has two services, not a list of targets, knows of no rests,
+    // and decides on errors alone.
+    let layer = FallbackLayer::<Req, _, BoxError>::tower_service(Upstream);
+    rows.row("tower-resilience Fallback", Bare, layer.layer(Upstream));
+}
+
+/// Those that wrap the body.
+pub(crate) fn over_bodies(rows: &mut Calls) {
+    let service = ResponseBodyTimeoutLayer::new(LIMIT).layer(Upstream);
+    rows.row("tower-http ResponseBodyTimeout", Bare, service);
+}
+
+fn timeouts(rows: &mut Calls) {
+    let service = timeout::TimeoutLayer::new(LIMIT).layer(Upstream);
+    rows.row("tower Timeout", Bare, service);
+    let layer = TimeLimiterLayer::builder()
+        .timeout_duration(LIMIT)
+        .cancel_running_future(true)
+        .build();
+    rows.row("tower-resilience TimeLimiter", Bare, layer.layer(Upstream));
+}
+
+/// They would retry errors, of which there are none. All of them clone the request.
+fn retries(rows: &mut Calls) {
+    let service = retry::RetryLayer::new(OnError).layer(Upstream);
+    rows.row("tower Retry", Bare, service);
+    let layer = RetryLayer::<Req, Response<Frames>, BoxError>::builder();
+    rows.row(
+        "tower-resilience Retry",
+        Bare,
+        layer.build().layer(Upstream),
+    );
+    let budget = RetryBudgetBuilder::new().token_bucket().build().unwrap();
+    let layer = RetryLayer::<Req, Response<Frames>, BoxError>::builder().budget(budget);
+    rows.row(
+        "tower-resilience Retry, with a budget",
+        Bare,
+        layer.build().layer(Upstream),
+    );
+    let layer = seatbelt_retry::Retry::layer("retry", &context())
+        .clone_input()
+        .recovery_with(|result: &Answered, _| recovery(result));
+    rows.row("seatbelt Retry", Bare, layer.layer(Upstream));
+}
+
+fn breakers(rows: &mut Calls) {
+    let service = by_count().build().unwrap().layer(Upstream);
+    rows.row("tower-resilience Breaker", Bare, service);
+    rows.row("seatbelt Breaker", Bare, seatbelt_breaker().layer(Upstream));
+    let by_id = seatbelt_breaker().breaker_id(|_| breaker::BreakerId::from(PRIMARY));
+    rows.row("seatbelt Breaker, by id", Bare, by_id.layer(Upstream));
+    rows.row_anew(
+        "tower-resilience Breaker, 1000 calls in its time window",
+        Made::Bare,
+        || by_time(1000),
+    );
+}
+
+/// Breakers that refuse for as long as a bench takes.
+pub(crate) fn open_circuits(rows: &mut Calls) {
+    let layer = by_count().wait_duration_in_open(HOUR).build().unwrap();
+    rows.refused("tower-resilience Breaker, open", layer.layer(Upstream));
+    let layer = seatbelt_breaker().break_duration(HOUR);
+    rows.refused("seatbelt Breaker, open", layer.layer(Upstream));
+}
+
+/// The default: the last 100 calls.
+fn by_count() -> CircuitBreakerConfigBuilder<DefaultClassifier> {
+    CircuitBreakerLayer::builder()
+}
+
+/// It counts all calls in its window with each call, so they are a part of the cost.
+fn by_time(calls: usize) -> CircuitBreaker<Upstream, DefaultClassifier> {
+    let mut service = CircuitBreakerLayer::builder()
+        .sliding_window_type(SlidingWindowType::TimeBased)
+        .sliding_window_duration(HOUR)
+        .build()
+        .unwrap()
+        .layer(Upstream);
+    for _ in 0..calls {
+        Upstream::prepare(Form::Whole);
+        read(answer(&mut service, request(Form::Whole)).into_body());
+    }
+    service
+}
+
+fn seatbelt_breaker() -> breaker::BreakerLayer<Req, Answered> {
+    breaker::Breaker::layer("breaker", &context())
+        .recovery_with(|result: &Answered, _| recovery(result))
+        .rejected_input_error(|_, _| BoxError::from("the circuit is open"))
+}
+
+fn context() -> ResilienceContext<Req, Answered> {
+    ResilienceContext::new(Clock::new_tokio())
+}
+
+fn recovery(result: &Answered) -> RecoveryInfo {
+    match result {
+        Ok(_) => RecoveryInfo::never(),
+        Err(_) => RecoveryInfo::retry(),
+    }
+}
+
+/// As any policy that can retry, it clones the request.
+#[derive(Clone, Debug)]
+struct OnError;
+
+impl<B> retry::Policy<Req, Response<B>, BoxError> for OnError {
+    type Future = future::Ready<()>;
+
+    fn retry(
+        &mut self,
+        _: &mut Req,
+        result: &mut Result<Response<B>, BoxError>,
+    ) -> Option<Self::Future> {
+        result.is_err().then(|| future::ready(()))
+    }
+
+    fn clone_request(&mut self, request: &Req) -> Option<Req> {
+        Some(request.clone())
+    }
+}
