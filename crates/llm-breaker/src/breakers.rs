@@ -85,7 +85,8 @@ impl Breakers {
 
     /// How many circuits calls may make, at least one. Default: 10,000.
     ///
-    /// When there are more, those are forgotten that are closed and longest out of use. One that
+    /// When there are more, those are forgotten that are closed and longest out of use; from 64 on
+    /// also those with nothing in their windows, whose totals alone are lost. One that
     /// is open, half-open, forced or in use never is, unless it was left alone for longer than
     /// [`open_max`](crate::Settings::open_max) after its open time. If none can go, calls of a new
     /// key go through without a circuit: see [`Breakers::unwatched`].

@@ -179,6 +179,7 @@ impl Core {
         if !self.counts_for(permit) {
             return;
         }
+        self.forget_hint(now);
         match &mut self.phase {
             Phase::Closed => {
                 self.slowness.push(slow, now);
@@ -210,6 +211,7 @@ impl Core {
         if !self.counts_for(&permit) {
             return;
         }
+        self.forget_hint(now);
         if let End::Failure { kind, hint } = end {
             self.last_failure = Some(kind);
             let hint = hint.map(|hint| later(now, hint));
@@ -258,6 +260,18 @@ impl Core {
 
     fn counts_for(&self, permit: &Permit) -> bool {
         permit.generation == self.generation && self.forced.is_none()
+    }
+
+    /// A closed circuit has no use for a hint once the failures that it came with are over: what
+    /// the target answered since has outlived it.
+    fn forget_hint(&mut self, now: Instant) {
+        if self.hint.is_some()
+            && matches!(self.phase, Phase::Closed)
+            && self.in_a_row == 0
+            && self.failures.counts(now).hits == 0
+        {
+            self.hint = None;
+        }
     }
 
     /// What is due by time alone: the end of the dwell. To be called before anything else.

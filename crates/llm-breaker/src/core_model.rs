@@ -116,8 +116,19 @@ impl Model {
         self.go(At::Open(told.max(now + for_ms)));
     }
 
+    fn in_a_row(&self) -> usize {
+        self.ends.iter().rev().take_while(|(.., bad)| *bad).count()
+    }
+
+    fn forget_hints(&mut self, now: u64) {
+        let failures = self.counts(&self.ends, now).0;
+        if self.at == At::Closed && failures == 0 && self.in_a_row() == 0 {
+            self.hints.clear();
+        }
+    }
+
     fn trip(&mut self, now: u64) {
-        let in_a_row = self.ends.iter().rev().take_while(|(.., bad)| *bad).count();
+        let in_a_row = self.in_a_row();
         let rate = |(bad, all): (usize, usize), percent: u8| {
             all >= self.set.min_calls && bad as f64 / all as f64 >= f64::from(percent) / 100.0
         };
@@ -176,6 +187,7 @@ impl Model {
 
     fn token(&mut self, call: usize, slow: bool, now: u64) {
         if self.counts_now(call) {
+            self.forget_hints(now);
             self.calls[call].token = true;
             if self.at == At::Closed {
                 self.tokens.push((now, self.era, slow));
@@ -190,6 +202,7 @@ impl Model {
         if !counts {
             return;
         }
+        self.forget_hints(now);
         if let How::Bad(Some(hint)) = how {
             self.hints.push(now + hint);
         }

@@ -523,6 +523,41 @@ fn cb16_a_hint_of_the_server_is_a_floor_that_nothing_shortens() {
 }
 
 #[test]
+fn cb16_a_hint_counts_as_long_as_its_failure_does() {
+    let set = || Settings::new().open_jitter_percent(0);
+    // The target went on to answer, for longer than a window.
+    let mut world = World::new(set());
+    world.call(told(s(3_600)));
+    world.call(GOOD);
+    world.wait(s(30));
+    world.trip();
+    assert_eq!(world.left(), s(30));
+    // So it did until it was slow.
+    let mut world = World::new(set());
+    world.call(told(s(3_600)));
+    world.call(GOOD);
+    world.wait(s(30));
+    for _ in 0..10 {
+        let mut permit = world.admit();
+        world.core.first_token(&mut permit, true, world.now);
+    }
+    assert_eq!(world.left(), s(30));
+    // Not for as long.
+    let mut world = World::new(set());
+    world.call(told(s(3_600)));
+    world.call(GOOD);
+    world.wait(s(29));
+    world.trip();
+    assert_eq!(world.left(), s(3_571));
+    // Nothing since but failures, however long ago.
+    let mut world = World::new(set());
+    world.call(told(s(3_600)));
+    world.wait(s(600));
+    world.trip();
+    assert_eq!(world.left(), s(3_000));
+}
+
+#[test]
 fn cb16_a_hint_beyond_the_clock_does_not_panic() {
     for hint in [
         Duration::MAX,

@@ -8,7 +8,6 @@ use std::{
 use http::{Request, Response};
 use llm_call::{Answer, BoxError, Guarded, Outcome};
 use pin_project_lite::pin_project;
-use tower::util::Oneshot;
 use tower_service::Service;
 
 use crate::{BreakerBody, ticket::Ticket};
@@ -34,12 +33,18 @@ pin_project! {
         S: Service<Request<ReqB>>,
     {
         Refused { error: Option<BoxError> },
+        /// Waiting for the inner service to take it.
+        Readying {
+            ticket: Option<Ticket>,
+            inner: S,
+            request: Option<Request<ReqB>>,
+        },
         Calling {
             // Fields are dropped in their order: the ticket asks the call why it is dropped, which
             // the call knows only while the inner future lives.
             ticket: Option<Ticket>,
             #[pin]
-            future: Oneshot<S, Request<ReqB>>,
+            future: S::Future,
         },
         Done,
     }
@@ -57,9 +62,10 @@ where
 
     pub(crate) fn calling(ticket: Ticket, inner: S, request: Request<ReqB>) -> Self {
         ResponseFuture {
-            stage: Stage::Calling {
+            stage: Stage::Readying {
                 ticket: Some(ticket),
-                future: Oneshot::new(inner, request),
+                inner,
+                request: Some(request),
             },
         }
     }
@@ -75,38 +81,69 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut stage = self.project().stage;
-        let result = match stage.as_mut().project() {
-            StageProj::Refused { error } => match error.take() {
-                Some(error) => Err(error),
-                None => polled_after_ready(),
-            },
-            StageProj::Calling { ticket, future } => {
-                let Some(open) = ticket else {
-                    polled_after_ready();
-                };
-                open.polling();
-                match future.poll(cx) {
-                    Poll::Pending => {
-                        open.waiting();
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(Ok(response)) => {
-                        open.answered(response.body().state());
-                        let ticket = ticket.take().unwrap_or_else(Ticket::unwatched);
-                        Ok(response.map(|body| Guarded::new(body, ticket)))
-                    }
-                    Poll::Ready(Err(error)) => {
-                        let error = error.into();
-                        open.failed(Outcome::of_error(&*error));
-                        Err(error)
+        loop {
+            let result = match stage.as_mut().project() {
+                StageProj::Refused { error } => match error.take() {
+                    Some(error) => Err(error),
+                    None => polled_after_ready(),
+                },
+                StageProj::Readying {
+                    ticket,
+                    inner,
+                    request,
+                } => {
+                    let Some(open) = ticket else {
+                        polled_after_ready();
+                    };
+                    open.polling();
+                    match inner.poll_ready(cx) {
+                        Poll::Pending => {
+                            open.queued();
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(Ok(())) => {
+                            open.taken();
+                            let Some(request) = request.take() else {
+                                polled_after_ready();
+                            };
+                            let future = inner.call(request);
+                            let ticket = ticket.take();
+                            stage.set(Stage::Calling { ticket, future });
+                            continue;
+                        }
+                        Poll::Ready(Err(error)) => Err(failed(open, error)),
                     }
                 }
-            }
-            StageProj::Done => polled_after_ready(),
-        };
-        stage.set(Stage::Done);
-        Poll::Ready(result)
+                StageProj::Calling { ticket, future } => {
+                    let Some(open) = ticket else {
+                        polled_after_ready();
+                    };
+                    open.polling();
+                    match future.poll(cx) {
+                        Poll::Pending => {
+                            open.waiting();
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(Ok(response)) => {
+                            open.answered(response.body().state());
+                            let ticket = ticket.take().unwrap_or_else(Ticket::unwatched);
+                            Ok(response.map(|body| Guarded::new(body, ticket)))
+                        }
+                        Poll::Ready(Err(error)) => Err(failed(open, error)),
+                    }
+                }
+                StageProj::Done => polled_after_ready(),
+            };
+            stage.set(Stage::Done);
+            return Poll::Ready(result);
+        }
     }
+}
+
+fn failed(ticket: &mut Ticket, error: impl Into<BoxError>) -> BoxError {
+    let error = error.into();
+    ticket.failed(Outcome::of_error(&*error));
+    error
 }
 
 #[expect(
@@ -125,6 +162,7 @@ where
         let mut out = f.debug_struct("ResponseFuture");
         match &self.stage {
             Stage::Refused { error } => out.field("refused", error),
+            Stage::Readying { ticket, .. } => out.field("waiting", ticket),
             Stage::Calling { ticket, .. } => out.field("calling", ticket),
             Stage::Done => out.field("done", &true),
         };

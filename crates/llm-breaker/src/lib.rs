@@ -63,7 +63,7 @@
 //! - It opens when at least 10 calls are known and 25 % of them failed or 40 % were slow (a first
 //!   token after 4 s; an answer that is not streamed after 8 s), or after 5 failures in a row.
 //! - It stays open for 30 s, less up to a fifth at random; a server's hint on when to come back is
-//!   never undercut. From the third failed half-open in a row on the time doubles, to 120 s.
+//!   never undercut, unless its failure was over before. From the third failed half-open in a row on the time doubles, to 120 s.
 //! - The next call is a trial, and up to 5 are under way at once. 3 successes close it, one failure
 //!   opens it again. After 60 s a stream that is past its first token counts as a success.
 //! - For 10 s after closing, calls that have another target left go through in a share that grows
@@ -83,7 +83,8 @@
 //! # Streaming
 //!
 //! The slowness of a stream counts at its first token and its failure at its end, each once. An
-//! error event or a cut in the middle is a failure although the status was 200. The ticket lies in
+//! error event or a cut in the middle is a failure although the status was 200. Of a stream that is
+//! committed before its first token, the time that its reader did not ask is left out. The ticket lies in
 //! the body ([`BreakerBody`]); it settles at the end marker, or when the body is dropped.
 //!
 //! # Clone and shared state

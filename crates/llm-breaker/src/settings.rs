@@ -133,7 +133,8 @@ impl Settings {
     }
 
     /// How long the circuit stays open. From the third failed half-open in a row on this doubles.
-    /// Default: 30 s. A server's hint on when to come back is a floor that nothing shortens.
+    /// Default: 30 s. A server's hint on when to come back is a floor that nothing shortens; that
+    /// of a failure which has left the window, and was followed by a success, is none.
     #[must_use]
     pub const fn open_for(mut self, time: Duration) -> Self {
         self.open_for = time;

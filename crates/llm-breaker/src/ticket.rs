@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use llm_call::{Call, Cause, Ending, Guard, Health, Kind, Outcome, State};
+use llm_call::{Call, Cause, Ending, Guard, Health, Kind, Outcome, Phase, State};
 use tokio::time::Instant;
 
 use crate::{
@@ -22,6 +22,8 @@ struct Open {
     circuit: Arc<Shared>,
     permit: Permit,
     admitted: Instant,
+    /// When the inner service was last found not ready for it, or took it after that.
+    taken: Option<Instant>,
     call: Option<Call>,
     n: u32,
     /// What the request asks for; the answer may know better.
@@ -29,6 +31,10 @@ struct Open {
     thinking: bool,
     /// Whether the answer was slow, where that is to be counted at its end.
     slow: Option<bool>,
+    /// How long the reader of a stream did not ask for its first token, before the last time.
+    away: Duration,
+    /// Since when it has not asked.
+    handed: Option<Instant>,
     stage: Stage,
 }
 
@@ -38,6 +44,8 @@ enum Stage {
     Admitted,
     /// The inner service is being called or polled. Whoever finds it so is unwinding.
     Polling,
+    /// The inner service is not ready for it.
+    Queued,
     /// The inner service is waited for.
     Waiting,
     /// There is an answer.
@@ -62,9 +70,12 @@ impl Ticket {
                 circuit,
                 permit,
                 admitted,
+                taken: None,
                 call,
                 n,
                 slow: None,
+                away: Duration::ZERO,
+                handed: None,
                 stage: Stage::Admitted,
             }),
         }
@@ -78,6 +89,24 @@ impl Ticket {
     /// The inner service is about to be called or polled.
     pub(crate) fn polling(&mut self) {
         self.stage(Stage::Polling);
+    }
+
+    /// The inner service is not ready for it.
+    pub(crate) fn queued(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.stage = Stage::Queued;
+            open.taken = Some(Instant::now());
+        }
+    }
+
+    /// The inner service takes it.
+    pub(crate) fn taken(&mut self) {
+        if let Some(Open {
+            taken: Some(at), ..
+        }) = &mut self.open
+        {
+            *at = Instant::now();
+        }
     }
 
     /// The inner service has been polled and has nothing yet.
@@ -107,6 +136,7 @@ impl Ticket {
         }
         if open.streamed {
             open.first_token(state);
+            open.polled(false, state);
         } else {
             // Without a stamp it is read by its reader from here on, at the reader's pace.
             let at = state.first_token().unwrap_or_else(Instant::now);
@@ -120,7 +150,7 @@ impl Ticket {
             return;
         };
         let now = Instant::now();
-        let waited = now.saturating_duration_since(open.admitted);
+        let waited = now.saturating_duration_since(open.taken());
         let slow = outcome.kind.is_silent() || open.is_slow(waited);
         self.settle(end(outcome), slow, now);
     }
@@ -159,11 +189,47 @@ impl Open {
         time > limit
     }
 
+    /// When the inner service took it.
+    fn taken(&self) -> Instant {
+        self.taken.unwrap_or(self.admitted)
+    }
+
+    /// How long the provider has taken by then, as far as the reader asked.
+    fn waited(&self, now: Instant, state: &State) -> Duration {
+        let all = now.saturating_duration_since(state.started());
+        all.saturating_sub(self.away)
+    }
+
+    /// A stream was asked for its next frame, and had one or not.
+    fn polled(&mut self, pending: bool, state: &State) {
+        if self.stage != Stage::Answering || !self.streamed {
+            return;
+        }
+        let now = Instant::now();
+        self.asked(now);
+        self.first_token(state);
+        self.handed = (!pending).then_some(now);
+    }
+
+    /// The reader has come back.
+    fn asked(&mut self, now: Instant) {
+        if let Some(handed) = self.handed.take() {
+            self.away += now.saturating_duration_since(handed);
+        }
+    }
+
+    /// Whether a stream that was committed before its first token keeps its reader waiting for it,
+    /// and too long.
+    fn is_overdue(&self, now: Instant, state: &State) -> bool {
+        let waits = self.streamed && self.stage == Stage::Answering && self.handed.is_none();
+        waits && self.is_slow(self.waited(now, state))
+    }
+
     /// Counts the slowness of a stream, by the stamps of whoever read it from the wire.
     fn first_token(&mut self, state: &State) {
         if let (Some(at), Stage::Answering) = (state.first_token(), self.stage) {
             self.stage = Stage::Delivering;
-            let slow = self.is_slow(at.saturating_duration_since(state.started()));
+            let slow = self.is_slow(self.waited(at, state));
             let permit = &mut self.permit;
             self.circuit.with(|core| core.first_token(permit, slow, at));
         }
@@ -185,20 +251,26 @@ impl Open {
 
     /// The answer ended.
     fn ended(mut self, ending: Ending, state: &State) {
-        if self.streamed {
-            // It may have been committed before its first token.
+        let now = Instant::now();
+        if self.streamed && state.first_token().is_some() {
+            // Its first token came with its end.
+            self.asked(now);
             self.first_token(state);
         }
         let end = match ending {
             Ending::Complete => End::Success,
             Ending::Failed(outcome) => end(outcome),
             Ending::Cut(Cause::TimedOut(phase)) => end(self.outcome(Kind::TimedOut(phase))),
+            _ if self.is_overdue(now, state) => End::Failure {
+                kind: Kind::TimedOut(Phase::FirstToken),
+                hint: None,
+            },
             _ => End::Abandoned,
         };
         let now = match state.first_token() {
             // It was whole in that moment, which is now.
             Some(at) if end == End::Success && !self.streamed => at,
-            _ => Instant::now(),
+            _ => now,
         };
         let slow = match end {
             _ if self.stage == Stage::Delivering => None,
@@ -213,7 +285,7 @@ impl Open {
     }
 
     /// The call was dropped, or unwinds, before there was an answer.
-    fn dropped(self) {
+    fn dropped(mut self) {
         let now = Instant::now();
         let kind = match self.stage {
             Stage::Polling => {
@@ -225,36 +297,52 @@ impl Open {
                 return self.settle(end, Some(slow), now);
             }
             Stage::Admitted => return self.settle(End::Neutral, None, now),
+            // It waited below for leave to be sent: the target was not asked.
+            Stage::Queued => return self.settle(End::Abandoned, None, now),
             Stage::Answering | Stage::Delivering => {
                 return self.settle(End::Abandoned, None, now);
             }
-            Stage::Waiting if self.streamed => Kind::TimedOut(llm_call::Phase::FirstToken),
-            Stage::Waiting => Kind::TimedOut(llm_call::Phase::Answer),
+            Stage::Waiting if self.streamed => Kind::TimedOut(Phase::FirstToken),
+            Stage::Waiting => Kind::TimedOut(Phase::Answer),
         };
-        let (at, cause, overtaken) = match &self.call {
-            None => (self.admitted, None, false),
-            Some(call) => match SentCopy::find(call, self.n) {
-                Some(copy) => (copy.at, copy.cause, copy.overtaken),
-                // It waited below for leave to be sent: the target was not asked.
+        let copy = match &self.call {
+            None => SentCopy::unknown(self.taken()),
+            Some(call) => match SentCopy::find(call, self.n, self.admitted) {
+                Some(copy) => copy,
                 None => return self.settle(End::Abandoned, None, now),
             },
         };
-        if let Some(Cause::TimedOut(phase)) = cause
-            && let end @ End::Failure { .. } = end(self.outcome(Kind::TimedOut(phase)))
-        {
-            return self.settle(end, Some(true), now);
+        let failed = match copy.cause {
+            Some(Cause::TimedOut(phase)) => Some(end(self.outcome(Kind::TimedOut(phase)))),
+            _ => None,
+        };
+        let failed = failed.filter(|end| matches!(end, End::Failure { .. }));
+        if let Some(first_token) = copy.first_token {
+            // A stream that is held to its end, and delivers.
+            self.streamed = true;
+            let slow = self.is_slow(first_token.saturating_duration_since(copy.at));
+            return self.settle(failed.unwrap_or(End::Abandoned), Some(slow), now);
         }
-        if self.is_slow(now.saturating_duration_since(at)) {
+        if let Some(failed) = failed {
+            return self.settle(failed, Some(true), now);
+        }
+        if self.is_slow(now.saturating_duration_since(copy.at)) {
             let end = End::Failure { kind, hint: None };
             return self.settle(end, Some(true), now);
         }
         // It was slower than a copy that was sent later.
-        let slow = (cause == Some(Cause::HedgeLost) && overtaken).then_some(true);
+        let slow = (copy.cause == Some(Cause::HedgeLost) && copy.overtaken).then_some(true);
         self.settle(End::Abandoned, slow, now);
     }
 }
 
 impl Guard for Ticket {
+    fn polled(&mut self, pending: bool, state: &State) {
+        if let Some(open) = &mut self.open {
+            open.polled(pending, state);
+        }
+    }
+
     fn ended(&mut self, ending: Ending, state: &State) {
         if let Some(open) = self.open.take() {
             open.ended(ending, state);

@@ -3,7 +3,7 @@
 
 use std::{
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use bytes::Bytes;
@@ -156,6 +156,12 @@ impl State {
 pub trait Guard {
     /// The answer ended. Called exactly once, also when the body is dropped.
     fn ended(&mut self, ending: Ending, state: &State);
+
+    /// The body was polled and has not ended. `pending`: it had nothing to hand on. Does nothing
+    /// unless a guard says otherwise.
+    fn polled(&mut self, pending: bool, state: &State) {
+        let _ = (pending, state);
+    }
 }
 
 pin_project! {
@@ -219,13 +225,21 @@ impl<B: Answer, G: Guard> Guarded<B, G> {
         guarded
     }
 
-    fn tell(self: Pin<&mut Self>) {
+    /// Tells the guard how it stands after a poll.
+    fn tell(self: Pin<&mut Self>, pending: bool) {
         let this = self.project();
         let state = this.body.as_ref().get_ref().state();
-        if let Some(ending) = state.ending()
-            && let Some(mut guard) = this.guard.take()
-        {
-            guard.ended(ending, state);
+        match state.ending() {
+            Some(ending) => {
+                if let Some(mut guard) = this.guard.take() {
+                    guard.ended(ending, state);
+                }
+            }
+            None => {
+                if let Some(guard) = this.guard {
+                    guard.polled(pending, state);
+                }
+            }
         }
     }
 }
@@ -238,9 +252,9 @@ impl<B: Answer, G: Guard> Body for Guarded<B, G> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let frame = ready!(self.as_mut().project().body.poll_frame(cx));
-        self.tell();
-        Poll::Ready(frame)
+        let polled = self.as_mut().project().body.poll_frame(cx);
+        self.tell(polled.is_pending());
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -259,7 +273,7 @@ impl<B: Answer, G: Guard> Answer for Guarded<B, G> {
 
     fn cut(mut self: Pin<&mut Self>, ending: Ending) {
         self.as_mut().project().body.cut(ending);
-        self.tell();
+        self.tell(false);
     }
 }
 

@@ -193,6 +193,50 @@ async fn a_copy_that_waits_below_to_be_sent_again_is_not_blamed_for_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn cb19_a_queue_below_opens_nothing_where_there_is_no_call_either() {
+    let breakers = Breakers::new();
+    let stack = tower::ServiceBuilder::new()
+        .layer(llm_breaker::BreakerLayer::new(breakers.clone()).alone())
+        .concurrency_limit(1)
+        .service(llm_chaos::testing::service([good().after(s(7))]));
+    let impatient = || timeout(s(10), stack.clone().oneshot(request()));
+    let calls = (0..20).map(|_| impatient());
+    futures_util::future::join_all(calls).await;
+    let circuit = breakers.target(&target("a:m"));
+    // One was answered, one had its turn for 3 s, and the others never had any.
+    assert_eq!(ends(circuit.snapshot().totals), [1, 0, 0, 19]);
+    assert_eq!(circuit.state(), CircuitState::Closed);
+    // The time in the queue is not that of the target.
+    let hung = tower::ServiceBuilder::new()
+        .layer(llm_breaker::BreakerLayer::new(breakers.clone()).alone())
+        .concurrency_limit(1)
+        .service(llm_chaos::testing::service([Respond::hang()]));
+    let held = timeout(s(9), hung.clone().oneshot(request()));
+    let queued = timeout(s(18), hung.clone().oneshot(request()));
+    let (held, queued) = futures_util::future::join(held, queued).await;
+    assert!(held.is_err() && queued.is_err());
+    assert_eq!(ends(circuit.snapshot().totals), [1, 2, 0, 19]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn cb19_copies_that_share_a_number_are_each_judged_by_their_own_time() {
+    let hung = world([Respond::hang()]);
+    let other = world([good_stream()]);
+    for (head_start, expected) in [(5, [0, 1, 0, 0]), (3, [0, 1, 0, 1])] {
+        let call = call_for(true, false);
+        let mut first = Box::pin(hung.send(copy_of(Some(&call), 1)));
+        timeout(s(head_start), &mut first)
+            .await
+            .map(drop)
+            .unwrap_err();
+        // A layer that does not number its copies sends another one, and drops the first.
+        let _won = other.send(copy_of(Some(&call), 1)).await.unwrap();
+        drop(first);
+        assert_eq!(ends(hung.totals()), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn cb02_dropped_before_its_first_poll_it_is_neutral() {
     let world = world([good()]);
     let mut stack = world.stack.clone();

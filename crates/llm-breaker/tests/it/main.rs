@@ -7,9 +7,11 @@
     reason = "tests"
 )]
 
+mod commits;
 mod contract;
 mod drops;
 mod handles;
+
 mod layer;
 mod peers;
 mod support;
