@@ -12,8 +12,8 @@ use llm_call::Target;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    Circuit, Key, Policy, Snapshot, Transition, circuit::Shared, history::History, key::KeyRef,
-    table::Table,
+    Circuit, Forced, Key, Policy, Snapshot, Transition, circuit::Shared, history::History,
+    key::KeyRef, table::Table,
 };
 
 /// How many circuits are kept, unless [`Breakers::max_keys`] says otherwise.
@@ -96,24 +96,84 @@ impl Breakers {
         self
     }
 
+    /// Refuses all calls to a target until it is released: in the circuits that there are and in
+    /// those that come, of every class. What the target leaves out matches anything: `openai` is the
+    /// whole provider, `openai:gpt-4.1-mini` each capability of the model.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use llm_breaker::{Breakers, CircuitState};
+    ///
+    /// let breakers = Breakers::new();
+    /// breakers.force_open(&"openai:gpt-4.1-mini".parse()?); // maintenance
+    /// let streaming = breakers.target(&"openai:gpt-4.1-mini:streaming".parse()?);
+    /// assert_eq!(streaming.state(), CircuitState::Open);
+    /// breakers.release(&"openai".parse()?); // the next call is a trial
+    /// # Ok::<(), llm_call::InvalidTarget>(())
+    /// ```
+    pub fn force_open(&self, target: &Target) {
+        self.force(target, Forced::Open);
+    }
+
+    /// Lets all calls to a target through until it is released, whatever becomes of them. Matches as
+    /// [`Breakers::force_open`] does.
+    pub fn force_closed(&self, target: &Target) {
+        self.force(target, Forced::Closed);
+    }
+
+    /// Ends what was forced for a target, and for every more particular one, by whichever handle.
+    /// See [`Circuit::release`].
+    pub fn release(&self, target: &Target) {
+        self.write().release(target);
+        for circuit in self.matching(target) {
+            circuit.release();
+        }
+    }
+
+    fn force(&self, target: &Target, forced: Forced) {
+        // In this order: a circuit that is made meanwhile heeds the rule.
+        self.write().force(target, forced);
+        for circuit in self.matching(target) {
+            circuit.force(forced);
+        }
+    }
+
+    fn matching(&self, target: &Target) -> Vec<Circuit> {
+        let table = self.read();
+        let circuits = table.iter().filter(|shared| shared.key.is_of(target));
+        circuits.cloned().map(Circuit).collect()
+    }
+
+    /// The circuit of a key, if a call or a handle has made it.
+    pub fn get(&self, key: &Key) -> Option<Circuit> {
+        self.read().find(key.borrow()).cloned().map(Circuit)
+    }
+
     /// The circuit of a key. Makes it where there is none, also when there are too many, so that it
     /// can be forced before the first call.
     pub fn circuit(&self, key: &Key) -> Circuit {
-        let found = self.read().find(key.borrow()).cloned();
-        Circuit(found.unwrap_or_else(|| {
+        self.get(key).unwrap_or_else(|| {
             let shared = self.make(key.clone());
             let mut table = self.write();
             if let Some(found) = table.find(key.borrow()) {
-                return found.clone();
+                return Circuit(found.clone());
             }
             // Whoever asks for it by hand gets it.
             table.make_room(Instant::now());
             table.insert(shared.clone());
-            shared
-        }))
+            drop(table);
+            shared.publish();
+            Circuit(shared)
+        })
     }
 
-    /// The circuit of a target, for calls without a class. As [`Breakers::circuit`].
+    /// The circuit of exactly this target, for calls without a class. As [`Breakers::circuit`].
+    ///
+    /// In a stack, calls have their target *completed* with the model and the capability of the
+    /// request: one that failover knows as `openai:gpt-4.1-mini` has the circuits
+    /// `openai:gpt-4.1-mini:streaming` and `openai:gpt-4.1-mini:chat`. To operate all of them, use
+    /// [`Breakers::force_open`].
     pub fn target(&self, target: &Target) -> Circuit {
         self.circuit(&Key::target(target.clone()))
     }
@@ -199,11 +259,17 @@ impl Breakers {
             return Some(found.clone());
         }
         if !table.make_room(Instant::now()) {
+            if table.apply_rule(&shared) {
+                // It is not kept, and does what it is forced to.
+                return Some(shared);
+            }
             drop(table);
             self.0.unwatched.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         table.insert(shared.clone());
+        drop(table);
+        shared.publish();
         Some(shared)
     }
 

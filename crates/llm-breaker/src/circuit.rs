@@ -51,6 +51,11 @@ impl Shared {
         value
     }
 
+    /// Writes down and tells what changed before anybody could see the circuit.
+    pub(crate) fn publish(&self) {
+        self.with(|_| ());
+    }
+
     /// Looks at it as it is; nothing may change.
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         // Nothing under the lock can panic half-way, so a poisoned state is a whole one.
@@ -68,8 +73,8 @@ impl Shared {
 /// use llm_breaker::{Breakers, CircuitState};
 ///
 /// let breakers = Breakers::new();
-/// let circuit = breakers.target(&"openai:gpt-4.1-mini".parse()?);
-/// circuit.force_open(); // maintenance: no call goes there
+/// let circuit = breakers.target(&"openai:gpt-4.1-mini:streaming".parse()?);
+/// circuit.force_open(); // maintenance: no streamed call goes there
 /// assert_eq!(circuit.state(), CircuitState::Open);
 /// circuit.release(); // the next call is a trial
 /// # Ok::<(), llm_call::InvalidTarget>(())
@@ -99,19 +104,26 @@ impl Circuit {
     }
 
     /// Refuses every call until it is released or reset. No timer and no late outcome ends that.
+    ///
+    /// This is one circuit alone; [`Breakers::force_open`](crate::Breakers::force_open) is for all
+    /// of a target.
     pub fn force_open(&self) {
-        let now = Instant::now();
-        self.0.with(|core| core.force(Forced::Open, now));
+        self.force(Forced::Open);
     }
 
     /// Lets every call through until it is released or reset, whatever becomes of them.
     pub fn force_closed(&self) {
-        let now = Instant::now();
-        self.0.with(|core| core.force(Forced::Closed, now));
+        self.force(Forced::Closed);
     }
 
-    /// Ends what was forced. A circuit that was forced open makes the next call a trial; one that
-    /// was forced closed begins anew. Does nothing to a circuit that is not forced.
+    pub(crate) fn force(&self, forced: Forced) {
+        let now = Instant::now();
+        self.0.with(|core| core.force(forced, now));
+    }
+
+    /// Ends what was forced. A circuit that was forced open stays open until the next call, which is
+    /// a trial, and closes when trials have succeeded; [`reset`](Circuit::reset) closes it at once.
+    /// One that was forced closed begins anew. Does nothing to a circuit that is not forced.
     pub fn release(&self) {
         let now = Instant::now();
         self.0.with(|core| core.release(now));

@@ -85,6 +85,12 @@ impl Key {
         self.class.as_deref()
     }
 
+    /// Whether this is the key of a target, or of a more particular one.
+    pub(crate) fn is_of(&self, target: &Target) -> bool {
+        let own = self.as_target();
+        own.is_some_and(|own| crate::table::covers(target, own))
+    }
+
     pub(crate) fn borrow(&self) -> KeyRef<'_> {
         let place = match &self.place {
             Place::Target(target) => PlaceRef::Target(target),

@@ -54,7 +54,10 @@
 //! # Which circuit
 //!
 //! That of the request's target ([`Attempt`](llm_call::Attempt)); without one, that of its authority
-//! and path; of each class apart, where [`BreakerLayer::class`] tells calls apart. See [`Key`].
+//! and path; of each class apart, where [`BreakerLayer::class`] tells calls apart; or the one that
+//! [`BreakerLayer::key`] names. See [`Key`]. `FailoverLayer` completes targets with the model and the
+//! capability of the request, so streamed calls have a circuit of their own:
+//! `openai:gpt-4.1-mini:streaming`.
 //!
 //! # When it opens and closes
 //!
@@ -68,6 +71,11 @@
 //!   opens it again. After 60 s a stream that is past its first token counts as a success.
 //! - For 10 s after closing, calls that have another target left go through in a share that grows
 //!   from a tenth to all of them.
+//!
+//! # In tests
+//!
+//! All time is tokio's, so that it can be paused. For exact times:
+//! `Settings::new().open_for(s).open_jitter_percent(0).trial_successes(1).ramp(Duration::ZERO)`.
 //!
 //! # What counts
 //!

@@ -5,11 +5,15 @@ use std::{hash::RandomState, sync::Arc};
 use hashbrown::HashTable;
 use tokio::time::Instant;
 
-use crate::{circuit::Shared, key::KeyRef};
+use llm_call::Target;
+
+use crate::{Forced, circuit::Shared, key::KeyRef};
 
 #[derive(Debug)]
 pub(crate) struct Table {
     circuits: HashTable<Arc<Shared>>,
+    /// What is forced for targets, the last word last.
+    rules: Vec<(Target, Forced)>,
     random: RandomState,
     max: usize,
     /// At how many circuits the idle ones are next looked for. It doubles with what is left, so
@@ -26,6 +30,7 @@ impl Table {
     pub(crate) fn new(max: usize) -> Table {
         let mut table = Table {
             circuits: HashTable::new(),
+            rules: Vec::new(),
             random: RandomState::new(),
             max: 0,
             sweep_at: 0,
@@ -54,8 +59,30 @@ impl Table {
         self.circuits.iter()
     }
 
-    /// Puts a circuit in, whatever the number. The key must be new.
+    /// From now on circuits of the target are made as forced.
+    pub(crate) fn force(&mut self, target: &Target, forced: Forced) {
+        self.release(target);
+        self.rules.push((target.clone(), forced));
+    }
+
+    /// No longer, also for more particular targets.
+    pub(crate) fn release(&mut self, target: &Target) {
+        self.rules.retain(|(other, _)| !covers(target, other));
+    }
+
+    /// Forces a new circuit as its target is; whether it is.
+    pub(crate) fn apply_rule(&self, shared: &Shared) -> bool {
+        let mut rules = self.rules.iter().rev();
+        let rule = rules.find(|(target, _)| shared.key.is_of(target));
+        if let Some((_, forced)) = rule {
+            shared.core().force(*forced, Instant::now());
+        }
+        rule.is_some()
+    }
+
+    /// Puts a circuit in, whatever the number, forced as its target is. The key must be new.
     pub(crate) fn insert(&mut self, shared: Arc<Shared>) {
+        self.apply_rule(&shared);
         let hash = shared.hash;
         self.circuits
             .insert_unique(hash, shared, |other| other.hash);
@@ -104,6 +131,15 @@ impl Table {
             !goes
         });
     }
+}
+
+/// Whether a target is `scope` or a more particular one.
+pub(crate) fn covers(scope: &Target, target: &Target) -> bool {
+    let model = scope.model();
+    let capability = scope.capability();
+    scope.provider() == target.provider()
+        && (model.is_none() || model == target.model())
+        && (capability.is_none() || capability == target.capability())
 }
 
 /// Whether a call or a handle holds it. Who looks it up needs the lock that is held here.

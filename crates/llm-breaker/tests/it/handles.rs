@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use llm_breaker::{Breakers, CircuitState, Key, Settings, Transition};
+use llm_breaker::{Breakers, CircuitState, Forced, Key, Settings, Transition};
 use llm_call::{Attempt, Kind};
 use llm_chaos::testing::{BodyStep, Respond};
 use tokio::time::{Instant, timeout};
@@ -376,4 +376,48 @@ fn cb01_threads_that_hammer_one_circuit_do_not_lose_a_call() {
         assert_eq!(pair[0].to, pair[1].from);
     }
     assert!(history.len() > 10, "{}", history.len());
+}
+
+#[test]
+fn cb14_a_target_is_forced_with_all_its_circuits_and_those_that_come() {
+    let breakers = Breakers::new();
+    let circuit = |text: &str| breakers.target(&target(text));
+    let before = circuit("a:m:streaming");
+    let other = circuit("a:n:chat");
+    breakers.force_open(&target("a:m"));
+    let after = circuit("a:m:chat");
+    let classed = breakers.circuit(&Key::target(target("a:m:chat")).with_class("x"));
+    for circuit in [&before, &after, &classed] {
+        assert_eq!(circuit.snapshot().forced, Some(Forced::Open), "{circuit:?}");
+    }
+    assert_eq!(other.snapshot().forced, None);
+    assert_eq!(circuit("b:m:chat").snapshot().forced, None);
+    assert_eq!(breakers.history().len(), 3, "each is written down");
+    // The last word counts, also for what comes.
+    breakers.force_closed(&target("a"));
+    for circuit in [&before, &other, &circuit("a:o")] {
+        assert_eq!(circuit.snapshot().forced, Some(Forced::Closed));
+    }
+    breakers.release(&target("a"));
+    for circuit in [&before, &after, &classed, &other, &circuit("a:m:audio")] {
+        assert_eq!(circuit.snapshot().forced, None, "{circuit:?}");
+    }
+}
+
+#[test]
+fn cb14_a_release_leaves_what_is_forced_for_a_wider_target() {
+    let breakers = Breakers::new();
+    breakers.force_open(&target("a"));
+    breakers.release(&target("a:m"));
+    let new = breakers.target(&target("a:m:chat"));
+    assert_eq!(new.snapshot().forced, Some(Forced::Open));
+}
+
+#[test]
+fn a_circuit_that_nobody_made_is_not_there() {
+    let breakers = Breakers::new();
+    let key = Key::target(target("a:m"));
+    assert!(breakers.get(&key).is_none());
+    breakers.circuit(&key);
+    assert!(breakers.get(&key).is_some());
 }
