@@ -43,12 +43,16 @@ use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use tower::{ServiceBuilder, service_fn};
 
-/// async-openai's client, with the stack in place of its own way to send.
+/// async-openai's client, with the stack in place of its own way to send. `docs/clients.md` says why
+/// reqwest needs each of these settings.
 fn openai(primary: &str, secondary: &str) -> Result<Client<OpenAIConfig>, BoxError> {
     let http = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .connect_timeout(Duration::from_secs(2))
+        .http2_keep_alive_interval(Duration::from_secs(10))
+        .http2_keep_alive_timeout(Duration::from_secs(5))
+        .http2_keep_alive_while_idle(true)
         .build()?;
     let providers = ProviderLayer::new()
         .provider("primary", Provider::new(primary)?)

@@ -313,8 +313,12 @@ impl Default for Breakers {
 
 impl fmt::Debug for Breakers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let states = self.snapshot();
-        let states = states.iter().map(|s| (s.key.to_string(), s.state));
+        // As they are: what is printed for a log changes nothing.
+        let circuits = self.circuits();
+        let states = circuits.iter().map(|Circuit(shared)| {
+            let state = shared.core().state();
+            (shared.key.to_string(), state)
+        });
         f.debug_map().entries(states).finish()
     }
 }

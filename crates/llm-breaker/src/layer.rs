@@ -68,7 +68,8 @@ impl BreakerLayer {
 
     /// Names the circuit of each request. Takes the place of the target, and of
     /// [`class`](BreakerLayer::class). Default: the request's target and where it has none its
-    /// authority and path, which a server should not use where its callers write them.
+    /// authority and path, which a server should not use where its callers write them. It is asked
+    /// for each call; a key of a URL allocates then, which looking up the default does not.
     ///
     /// # Example
     ///

@@ -48,8 +48,13 @@
 //! the next target, and above what limits one attempt:
 //!
 //! ```text
-//! IdentifyLayer > DeadlineLayer > FailoverLayer > BreakerLayer > TimeoutLayer > PeekLayer > client
+//! IdentifyLayer > DeadlineLayer > FailoverLayer > RetryLayer > BreakerLayer > TimeoutLayer > PeekLayer > client
 //! ```
+//!
+//! **Over HTTP/2 the client must send pings**, also while idle (with reqwest
+//! `http2_keep_alive_interval`, `http2_keep_alive_timeout` and `http2_keep_alive_while_idle(true)`).
+//! Otherwise a connection that has died without a word stays in its pool, every trial goes to it, and
+//! the circuit never closes although the provider is well.
 //!
 //! # Which circuit
 //!
@@ -66,11 +71,16 @@
 //! - It opens when at least 10 calls are known and 25 % of them failed or 40 % were slow (a first
 //!   token after 4 s; an answer that is not streamed after 8 s), or after 5 failures in a row.
 //! - It stays open for 30 s, less up to a fifth at random; a server's hint on when to come back is
-//!   never undercut, unless its failure was over before. From the third failed half-open in a row on the time doubles, to 120 s.
-//! - The next call is a trial, and up to 5 are under way at once. 3 successes close it, one failure
-//!   opens it again. After 60 s a stream that is past its first token counts as a success.
+//!   never undercut, unless its failure was over before. From the third failed half-open in a row on
+//!   the time doubles, to 120 s.
+//! - The next call is a trial, and up to 5 are under way at once. 3 successes close it; one failure
+//!   opens it again, and so do slow trials, as soon as they are 40 % of the five. After 60 s a stream
+//!   that is past its first token counts as a success.
 //! - For 10 s after closing, calls that have another target left go through in a share that grows
 //!   from a tenth to all of them.
+//!
+//! Windows and trials are much like those of resilience4j's circuit breaker, with the window bounded
+//! in calls and in time; the growing share is the slow start of Envoy's load balancers.
 //!
 //! # In tests
 //!

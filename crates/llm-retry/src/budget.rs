@@ -19,6 +19,9 @@ use crate::{
 /// to the load. A few tokens, the floor, come back by themselves, so that a service with little
 /// traffic can retry at all. Requests without a [`Target`] have one share in common.
 ///
+/// The idea is that of the retry budgets of Finagle and Envoy. Finagle pays in for each request, and
+/// Envoy allows a share of those under way, also while they fail; here only good answers pay in.
+///
 /// # Example
 ///
 /// ```

@@ -39,6 +39,13 @@
 //! What a caller's SDK retries above the stack is seen in its request and does not pay for retries
 //! of ours.
 //!
+//! In a stack it stands below failover, which chooses the target, and above what guards or limits
+//! one attempt:
+//!
+//! ```text
+//! IdentifyLayer > DeadlineLayer > FailoverLayer > RetryLayer > BreakerLayer > TimeoutLayer > PeekLayer > client
+//! ```
+//!
 //! # When a failure is retried
 //!
 //! All of these must hold, else the failure is returned at once, as it is:
@@ -56,7 +63,8 @@
 //! - The target has a token in the [`RetryBudget`].
 //!
 //! The wait is drawn evenly between nothing and 250 ms, which doubles with each retry up to 5 s
-//! ([`RetryLayer::backoff`]). A server's hint comes first and is waited for in full, or not at all.
+//! ([`RetryLayer::backoff`]): the "full jitter" of AWS's *Exponential Backoff And Jitter*. A server's
+//! hint comes first and is waited for in full, or not at all.
 //!
 //! # Streaming
 //!

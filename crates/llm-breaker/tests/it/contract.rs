@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 use llm_breaker::{BreakerLayer, Breakers, CircuitState};
 use llm_call::{Kind, PeekLayer, Refusal};
 use llm_chaos::testing::{Respond, Strict, service};
+use tokio::time::timeout;
 use tower::{Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer};
 
 use crate::support::*;
@@ -99,4 +100,20 @@ async fn everything_has_a_debug_that_says_something() {
     let future = stack.call(request());
     let text = format!("{:?} {:?} {future:?}", world.breakers, world.stack);
     assert!(text.contains("a:m") && text.contains("Closed"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn to_print_a_circuit_does_not_change_it() {
+    let world = world([Respond::hang()]);
+    let circuit = world.circuit();
+    circuit.force_open();
+    circuit.release();
+    let mut trial = Box::pin(world.call());
+    assert!(timeout(s(61), &mut trial).await.is_err());
+    let before = world.breakers.history().len();
+    let text = format!("{:?}", world.breakers);
+    assert!(text.contains("HalfOpen"), "{text}");
+    assert_eq!(world.breakers.history().len(), before);
+    // Its time is over, as whoever looks at it finds out.
+    assert_eq!(circuit.state(), CircuitState::Open);
 }
