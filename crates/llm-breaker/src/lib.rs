@@ -63,9 +63,11 @@
 //! - It opens when at least 10 calls are known and 25 % of them failed or 40 % were slow (a first
 //!   token after 4 s; an answer that is not streamed after 8 s), or after 5 failures in a row.
 //! - It stays open for 30 s, less up to a fifth at random; a server's hint on when to come back is
-//!   never undercut, unless its failure was over before. From the third failed half-open in a row on the time doubles, to 120 s.
-//! - The next call is a trial, and up to 5 are under way at once. 3 successes close it, one failure
-//!   opens it again. After 60 s a stream that is past its first token counts as a success.
+//!   never undercut, as long as its failure counts. From the third failed half-open in a row on the
+//!   time doubles, to 120 s.
+//! - The next call is a trial, and up to 5 are under way at once. 3 successes close it, slow or
+//!   not, and one failure opens it again. After 60 s a stream that is past its first token counts as
+//!   a success.
 //! - For 10 s after closing, calls that have another target left go through in a share that grows
 //!   from a tenth to all of them.
 //!
