@@ -59,6 +59,8 @@ struct Trials {
     succeeded: u32,
     /// Those outstanding that are past their first token.
     delivering: u32,
+    /// Those that were slow, outstanding or not.
+    slow: u32,
 }
 
 /// A change of state that is still to be written down.
@@ -158,6 +160,7 @@ impl Core {
                     outstanding: 1,
                     succeeded: 0,
                     delivering: 0,
+                    slow: 0,
                 };
                 self.enter(Phase::HalfOpen(trials), Reason::Due, now);
                 Ok(())
@@ -188,6 +191,9 @@ impl Core {
             Phase::HalfOpen(trials) if !permit.delivering => {
                 permit.delivering = true;
                 trials.delivering += 1;
+                if slow {
+                    self.slow_trial(now);
+                }
             }
             Phase::HalfOpen(_) | Phase::Open { .. } => {}
         }
@@ -216,6 +222,10 @@ impl Core {
             self.last_failure = Some(kind);
             let hint = hint.map(|hint| later(now, hint));
             self.hint = self.hint.max(hint);
+        }
+        let failed = matches!(end, End::Failure { .. });
+        if slow == Some(true) && !failed && self.slow_trial(now) {
+            return;
         }
         match &mut self.phase {
             Phase::Closed => {
@@ -256,6 +266,27 @@ impl Core {
             }
             Phase::Open { .. } => {}
         }
+    }
+
+    /// A trial was slow. Opens the circuit again where as many are as open a closed one: a target that
+    /// is slow and not down would close it again and again.
+    fn slow_trial(&mut self, now: Instant) -> bool {
+        let Phase::HalfOpen(trials) = &mut self.phase else {
+            return false;
+        };
+        trials.slow += 1;
+        let set = self.policy.get();
+        let (slow, calls) = (trials.slow as usize, set.trials as usize);
+        let counts = Counts {
+            hits: slow,
+            total: calls,
+        };
+        let reached = counts.reach(set.slow_percent);
+        if reached {
+            self.failed_half_opens = self.failed_half_opens.saturating_add(1);
+            self.open(Reason::Slow { slow, calls }, now);
+        }
+        reached
     }
 
     fn counts_for(&self, permit: &Permit) -> bool {

@@ -35,6 +35,7 @@ enum Op {
 struct Call {
     era: usize,
     token: bool,
+    slow: bool,
     ended: Option<How>,
 }
 
@@ -170,6 +171,7 @@ impl Model {
             self.calls.push(Call {
                 era: self.era,
                 token: false,
+                slow: false,
                 ended: None,
             });
         }
@@ -193,7 +195,23 @@ impl Model {
                 self.tokens.push((now, self.era, slow));
                 self.trip(now);
             }
+            self.slow_trial(call, slow, now);
         }
+    }
+
+    /// Whether the trials are too slow.
+    fn slow_trial(&mut self, call: usize, slow: bool, now: u64) -> bool {
+        self.calls[call].slow |= slow;
+        let slow_ones = self.calls.iter().filter(|c| c.era == self.era && c.slow);
+        let share = slow_ones.count() as f64 / f64::from(self.set.trials);
+        let reopens = slow
+            && matches!(self.at, At::Half(_))
+            && share >= f64::from(self.set.slow_percent) / 100.0;
+        if reopens {
+            self.failed_half_opens += 1;
+            self.open(now);
+        }
+        reopens
     }
 
     fn end(&mut self, call: usize, how: How, slow: Option<bool>, now: u64) {
@@ -205,6 +223,10 @@ impl Model {
         self.forget_hints(now);
         if let How::Bad(Some(hint)) = how {
             self.hints.push(now + hint);
+        }
+        let bad = matches!(how, How::Bad(_));
+        if !bad && self.slow_trial(call, slow == Some(true), now) {
+            return;
         }
         match self.at {
             At::Closed => {

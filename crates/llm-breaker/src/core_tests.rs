@@ -234,6 +234,34 @@ fn cb15_an_open_circuit_admits_none_before_its_time_and_then_one_call_makes_it_h
 }
 
 #[test]
+fn cb20_a_target_that_is_slow_and_not_down_stays_open() {
+    let mut world = World::new(Settings::new());
+    world.trip();
+    for slow in 1..=3 {
+        world.now += world.left();
+        // One of five may be slow, two of five may not: that is 40 %.
+        world.slow_call(true);
+        assert_eq!(world.core.state(), HALF_OPEN);
+        world.slow_call(true);
+        assert_eq!(world.core.state(), OPEN);
+        assert_eq!(world.core.failed_half_opens, slow);
+    }
+    // As soon as the first token of a stream was slow.
+    world.now += world.left();
+    world.slow_call(true);
+    let mut stream = world.admit();
+    world.core.first_token(&mut stream, true, world.now);
+    assert_eq!(world.core.state(), OPEN);
+    world.settle(stream, GOOD);
+    // Those that are not slow close it, although one was.
+    world.now += world.left();
+    for slow in [false, true, false] {
+        world.slow_call(slow);
+    }
+    assert_eq!(world.core.state(), CLOSED);
+}
+
+#[test]
 fn cb04_a_crowd_gets_no_more_than_the_trials() {
     let mut world = World::new(Settings::new());
     world.trip();

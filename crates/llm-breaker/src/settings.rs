@@ -93,7 +93,8 @@ impl Settings {
         self
     }
 
-    /// The share of slow calls, in percent, at which the circuit opens. Default: 40.
+    /// The share of slow calls, in percent, at which the circuit opens; also from half-open, as soon
+    /// as so many of its trials were slow. Default: 40.
     #[must_use]
     pub const fn slow_percent(mut self, percent: u8) -> Self {
         self.slow_percent = percent;

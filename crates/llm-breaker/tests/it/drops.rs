@@ -196,9 +196,9 @@ async fn a_copy_that_waits_below_to_be_sent_again_is_not_blamed_for_the_wait() {
 async fn cb19_a_queue_below_opens_nothing_where_there_is_no_call_either() {
     let breakers = Breakers::new();
     let stack = tower::ServiceBuilder::new()
-        .layer(llm_breaker::BreakerLayer::new(breakers.clone()).alone())
+        .layer(BreakerLayer::new(breakers.clone()).alone())
         .concurrency_limit(1)
-        .service(llm_chaos::testing::service([good().after(s(7))]));
+        .service(service([good().after(s(7))]));
     let impatient = || timeout(s(10), stack.clone().oneshot(request()));
     let calls = (0..20).map(|_| impatient());
     futures_util::future::join_all(calls).await;
@@ -208,9 +208,9 @@ async fn cb19_a_queue_below_opens_nothing_where_there_is_no_call_either() {
     assert_eq!(circuit.state(), CircuitState::Closed);
     // The time in the queue is not that of the target.
     let hung = tower::ServiceBuilder::new()
-        .layer(llm_breaker::BreakerLayer::new(breakers.clone()).alone())
+        .layer(BreakerLayer::new(breakers.clone()).alone())
         .concurrency_limit(1)
-        .service(llm_chaos::testing::service([Respond::hang()]));
+        .service(service([Respond::hang()]));
     let held = timeout(s(9), hung.clone().oneshot(request()));
     let queued = timeout(s(18), hung.clone().oneshot(request()));
     let (held, queued) = futures_util::future::join(held, queued).await;
