@@ -63,7 +63,8 @@ where
                 attempt.n = n;
                 attempt.target = target;
                 attempt.alternatives = others;
-                attempt.share_ends = share_ends;
+                // A failover above may end it sooner.
+                attempt.share_ends = share_ends.into_iter().chain(attempt.share_ends).min();
             }
             None => {
                 let attempt = Attempt::new(n)
