@@ -256,11 +256,11 @@ where
                     let error = give_up(&plan.call, this.failed, *this.last, None);
                     return Step::Return(Err(error));
                 };
-                let n = plan.address(&mut request, &lease, others);
                 let share = deadline.filter(|_| others > 0).map(|deadline| {
                     // What is left, split evenly over the targets that are left.
                     now + deadline.saturating_duration_since(now) / (others + 1)
                 });
+                let n = plan.address(&mut request, &lease, others, share);
                 *this.under_way = Some(UnderWay {
                     index,
                     lease,

@@ -9,6 +9,7 @@ use std::{
 use http::Request;
 use llm_call::{Attempt, Call, Lease};
 use pin_project_lite::pin_project;
+use tokio::time::Instant;
 use tower::util::Oneshot;
 use tower_service::Service;
 
@@ -40,8 +41,14 @@ where
         }
     }
 
-    /// Writes the target on a copy; its number.
-    pub(crate) fn address(&self, request: &mut Request<ReqB>, lease: &Lease, others: u32) -> u32 {
+    /// Writes the target and its share on a copy; its number.
+    pub(crate) fn address(
+        &self,
+        request: &mut Request<ReqB>,
+        lease: &Lease,
+        others: u32,
+        share_ends: Option<Instant>,
+    ) -> u32 {
         let extensions = request.extensions_mut();
         let first = self.ready.is_some();
         let given = extensions.get::<Attempt>().map_or(0, |attempt| attempt.n);
@@ -56,11 +63,14 @@ where
                 attempt.n = n;
                 attempt.target = target;
                 attempt.alternatives = others;
+                // A failover above may end it sooner.
+                attempt.share_ends = share_ends.into_iter().chain(attempt.share_ends).min();
             }
             None => {
                 let attempt = Attempt::new(n)
                     .with_target(target)
-                    .with_alternatives(others);
+                    .with_alternatives(others)
+                    .with_share_ends(share_ends);
                 extensions.insert(attempt);
             }
         }

@@ -243,6 +243,24 @@ async fn t01_a_hang_gets_its_share_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn t01_each_copy_knows_when_its_share_ends() {
+    let targets = Targets::ordered(["a:m", "b:m"]).unwrap();
+    let copies = Arc::new(Mutex::new(Vec::new()));
+    let log = copies.clone();
+    let client = service_fn(move |request: Request<()>| {
+        log.lock()
+            .unwrap()
+            .push(request.extensions().get::<Attempt>().unwrap().share_ends);
+        async { Err::<Response<Full<Bytes>>, BoxError>("broken".into()) }
+    });
+    let start = Instant::now();
+    let layers = (FailoverLayer::new(targets), PeekLayer::new());
+    let service = ServiceBuilder::new().layer(layers).service(client);
+    let _ = service.oneshot(request(Some(30))).await;
+    assert_eq!(*copies.lock().unwrap(), [Some(start + seconds(15)), None]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_deadline_there_is_no_share() {
     let world = World::new([("a:m", &[Say::Slow(1000)]), ("b:m", &[Say::Answer])]);
     let answer = world.service(&ab()).oneshot(request(None)).await.unwrap();

@@ -9,10 +9,10 @@ use std::{
 
 use http::{Request, Response};
 use llm_call::{
-    Answer, Attempt, BoxError, Error, Kind, Outcome, Phase, Refusal, ResponseExt, Retry,
+    Answer, Attempt, BoxError, Cause, Error, Kind, Outcome, Phase, Refusal, ResponseExt, Retry,
 };
 use pin_project_lite::pin_project;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tower::util::Oneshot;
 use tower_service::Service;
 
@@ -49,12 +49,21 @@ pin_project! {
         },
         /// Waiting first, then sending on a service that is made ready for it.
         Retrying {
+            waiting: bool,
+            // Of the wait; after it of the end of the target's share, where there is one.
             #[pin]
-            wait: Option<Sleep>,
+            timer: Option<Sleep>,
             #[pin]
             future: Oneshot<S, Request<ReqB>>,
         },
     }
+}
+
+/// Pending for ever where there is no timer.
+fn poll_timer(timer: Pin<&mut Option<Sleep>>, cx: &mut Context<'_>) -> Poll<()> {
+    timer
+        .as_pin_mut()
+        .map_or(Poll::Pending, |sleep| sleep.poll(cx))
 }
 
 /// How a call goes on when an attempt fails.
@@ -64,6 +73,11 @@ where
 {
     account: Account,
     rules: Rules,
+    /// When the layer above ends this copy to go to another target.
+    share_ends: Option<Instant>,
+    /// The number of the copy.
+    n: u32,
+    alternatives: u32,
     /// Gone once nothing can follow.
     spare: Option<Spare<S, ReqB>>,
     retries: u32,
@@ -79,8 +93,6 @@ where
 pub(crate) struct Spare<S, ReqB> {
     pub(crate) service: S,
     pub(crate) request: Request<ReqB>,
-    /// When the target was first called.
-    pub(crate) began: Instant,
 }
 
 /// A wait, and what is sent after it.
@@ -94,6 +106,7 @@ where
         future: S::Future,
         account: Account,
         rules: Rules,
+        attempt: &Attempt,
         spare: Option<Spare<S, ReqB>>,
     ) -> Self {
         ResponseFuture {
@@ -101,6 +114,9 @@ where
             plan: Plan {
                 account,
                 rules,
+                share_ends: attempt.share_ends,
+                n: attempt.n,
+                alternatives: attempt.alternatives,
                 spare,
                 retries: 0,
                 used_once: false,
@@ -124,15 +140,30 @@ where
         loop {
             let result = match this.state.as_mut().project() {
                 StateProj::First { future } => ready!(future.poll(cx)),
-                StateProj::Retrying { mut wait, future } => {
-                    if let Some(sleep) = wait.as_mut().as_pin_mut() {
-                        ready!(sleep.poll(cx));
-                        wait.set(None);
+                StateProj::Retrying {
+                    waiting,
+                    mut timer,
+                    future,
+                } => {
+                    if *waiting {
+                        ready!(poll_timer(timer.as_mut(), cx));
+                        *waiting = false;
+                        timer.set(this.plan.share_ends.map(sleep_until));
                         if let Some(withdrawal) = &mut this.plan.withdrawal {
                             withdrawal.called(Instant::now());
                         }
                     }
-                    ready!(future.poll(cx))
+                    match future.poll(cx) {
+                        Poll::Ready(result) => result,
+                        Poll::Pending => {
+                            // Asked of the clock first: the layer above, whose timer is another one,
+                            // must not drop what is kept.
+                            if !this.plan.is_share_over() {
+                                ready!(poll_timer(timer, cx));
+                            }
+                            Err(this.plan.end_share())
+                        }
+                    }
                 }
             };
             match this.plan.settle(result) {
@@ -142,7 +173,8 @@ where
                 }
                 // The failed attempt is gone before the wait begins.
                 ControlFlow::Continue((wait, future)) => this.state.set(State::Retrying {
-                    wait: Some(sleep(wait)),
+                    waiting: true,
+                    timer: Some(sleep(wait)),
                     future,
                 }),
             }
@@ -174,10 +206,10 @@ where
             }
             _ => drop(withdrawal),
         }
-        if let Kind::Refused(_) | Kind::TimedOut(Phase::Deadline) = outcome.kind
+        if let Kind::Refused(_) | Kind::TimedOut(Phase::Deadline | Phase::Share) = outcome.kind
             && let Some(last) = self.last.take()
         {
-            // Our own layers did not let the retry through; what came before says more.
+            // Our own layers did not let the retry through, or end; what came before says more.
             return ControlFlow::Break(*last);
         }
         let Some((wait, future)) = self.retry(outcome) else {
@@ -194,11 +226,22 @@ where
         ControlFlow::Continue((wait, future))
     }
 
+    fn is_share_over(&self) -> bool {
+        self.share_ends.is_some_and(|end| end <= Instant::now())
+    }
+
+    /// The error of the retry under way, whose share is over.
+    fn end_share(&self) -> BoxError {
+        let Account { target, call, .. } = &self.account;
+        call.set_cause(self.n, Cause::TimedOut(Phase::Share));
+        Error::from(call.outcome(Kind::TimedOut(Phase::Share)))
+            .with_target(target.clone())
+            .into()
+    }
+
     /// The retry that follows, and the wait before it.
     fn retry(&mut self, outcome: Outcome) -> Option<Again<S, ReqB>> {
         let spare = self.spare.as_ref()?;
-        let attempt = spare.request.extensions().get::<Attempt>();
-        let (n, alternatives) = attempt.map_or((0, 0), |a| (a.n, a.alternatives));
         let Account { target, call, .. } = &self.account;
         let (now, attempts_left) = (Instant::now(), call.attempts_left());
         let situation = Situation {
@@ -206,15 +249,14 @@ where
             retries: self.retries,
             used_once: self.used_once,
             attempts_left,
-            alternatives,
-            began: spare.began,
-            deadline: call.deadline(),
+            alternatives: self.alternatives,
+            until: self.share_ends.into_iter().chain(call.deadline()).min(),
             now,
         };
         let wait = self.rules.wait(&situation, fastrand::u32(..))?;
         // Asked last, so that a token is taken only for a retry that is planned.
         let Some(withdrawal) = self.account.withdraw(now) else {
-            call.note_refused(n, target.as_ref(), Kind::Refused(Refusal::BudgetSpent));
+            call.note_refused(self.n, target.as_ref(), Kind::Refused(Refusal::BudgetSpent));
             return None;
         };
         call.note_wait(wait);
@@ -237,7 +279,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &self.state {
-            State::Retrying { wait: Some(_), .. } => "Waiting",
+            State::Retrying { waiting: true, .. } => "Waiting",
             State::First { .. } | State::Retrying { .. } => "Calling",
         };
         f.debug_struct("ResponseFuture")

@@ -62,6 +62,12 @@
 //!   failure now rather than a timeout later.
 //! - The target has a token in the [`RetryBudget`].
 //!
+//! Other targets count for a failure that they may not have. A conflict (409), which goes nowhere
+//! else, is retried as if there were none.
+//!
+//! The layer stands below failover, which tries each target once a call: above it, a retry finds
+//! none left and has waited for nothing.
+//!
 //! The wait is drawn evenly between nothing and 250 ms, which doubles with each retry up to 5 s
 //! ([`RetryLayer::backoff`]): the "full jitter" of AWS's *Exponential Backoff And Jitter*. A server's
 //! hint comes first and is waited for in full, or not at all.
@@ -88,10 +94,10 @@
 //! # Errors
 //!
 //! [`BoxError`](llm_call::BoxError), and no error of its own: the last answer or error of the inner
-//! service, as it came. Where a layer below did not let a retry through (an open circuit, a full
-//! bulkhead, no attempt left, the deadline), that is the answer or error before it; of an answer
-//! that was still coming (an error page beyond 64 KiB), an [`Error`](llm_call::Error) of the same
-//! outcome. Where the budget was spent, the call's [`Ledger`](llm_call::Ledger) says so.
+//! service, as it came. Where a layer of ours did not let a retry through or end (an open circuit, a
+//! full bulkhead, no attempt left, the deadline, the target's share of it), that is the answer or
+//! error before it; of an answer that was still coming (an error page beyond 64 KiB), an
+//! [`Error`](llm_call::Error) of the same outcome. Where the budget was spent, the call's [`Ledger`](llm_call::Ledger) says so.
 //!
 //! # Panics
 //!

@@ -34,9 +34,9 @@ pub(crate) struct Situation {
     pub(crate) attempts_left: u32,
     /// Other targets that are left.
     pub(crate) alternatives: u32,
-    /// When the target was first called.
-    pub(crate) began: Instant,
-    pub(crate) deadline: Option<Instant>,
+    /// Until when the target may be asked: the deadline, or while other targets are left, the end
+    /// of its share of it.
+    pub(crate) until: Option<Instant>,
     pub(crate) now: Instant,
 }
 
@@ -75,7 +75,7 @@ impl Rules {
         // The server asked for the hint itself; the jitter keeps its callers from coming back
         // all at once.
         let wait = hint.saturating_add(self.jitter(s.retries, roll));
-        match s.until() {
+        match s.until {
             Some(until) => {
                 let ends = s.now.checked_add(wait)?.checked_add(self.least_attempt)?;
                 (ends <= until).then_some(wait)
@@ -102,17 +102,6 @@ impl Rules {
             u64::try_from(seconds).unwrap_or(u64::MAX),
             u32::try_from(nanos).unwrap_or(0),
         )
-    }
-}
-
-impl Situation {
-    /// Until when this target may be asked: the deadline, or while other targets are left, the end
-    /// of this one's share of it.
-    fn until(&self) -> Option<Instant> {
-        self.deadline.map(|deadline| {
-            let targets = self.alternatives.saturating_add(1);
-            self.began + deadline.saturating_duration_since(self.began) / targets
-        })
     }
 }
 

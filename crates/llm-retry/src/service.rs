@@ -2,7 +2,6 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use llm_call::{Answer, Attempt, BoxError, Call};
-use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::{ResponseFuture, RetryBody, RetryBudget, budget::Account, future::Spare, rules::Rules};
@@ -46,10 +45,11 @@ where
 
     fn call(&mut self, mut request: Request<ReqB>) -> Self::Future {
         let call = Call::of(&mut request);
-        let attempt = request.extensions().get::<Attempt>();
+        let attempt = request.extensions().get::<Attempt>().cloned();
+        let attempt = attempt.unwrap_or_default();
         let account = Account {
             budget: self.budget.clone(),
-            target: attempt.and_then(|attempt| attempt.target.clone()),
+            target: attempt.target.clone(),
             call,
         };
         // What cannot be sent twice is not cloned.
@@ -57,8 +57,13 @@ where
         let spare = can_retry.then(|| Spare {
             service: self.inner.clone(),
             request: request.clone(),
-            began: Instant::now(),
         });
-        ResponseFuture::new(self.inner.call(request), account, self.rules, spare)
+        ResponseFuture::new(
+            self.inner.call(request),
+            account,
+            self.rules,
+            &attempt,
+            spare,
+        )
     }
 }

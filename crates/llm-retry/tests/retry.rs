@@ -382,17 +382,41 @@ async fn r11_without_time_for_an_attempt_the_failure_itself_comes_at_once() {
     }
 }
 
+/// The same request, of which a layer above ends this copy so much later.
+fn with_share(ms: u64, mut request: Request<String>) -> Request<String> {
+    let attempt = request.extensions_mut().get_mut::<Attempt>().unwrap();
+    attempt.share_ends = Some(Instant::now() + millis(ms));
+    request
+}
+
 #[tokio::test(start_paused = true)]
 async fn r11_a_target_keeps_to_its_share_while_others_are_left() {
-    for (alternatives, calls) in [(0, 2), (1, 1)] {
+    for (share, calls) in [(2000, 1), (3000, 2)] {
         let client = service([status(503).after(millis(1600)), whole()]);
         let gauges = client.gauges();
-        // A share of 2 s each: after 1.6 s there is not half a second left.
-        let request = to("a:m", alternatives, request_of(&within(4000)));
+        let request = with_share(share, to("a:m", 1, request_of(&within(9000))));
         let stack = default_stack(&RetryBudget::new(), client);
         stack.oneshot(request).await.unwrap();
-        assert_eq!(gauges.calls(), calls, "{alternatives} others");
+        assert_eq!(gauges.calls(), calls, "a share of {share} ms");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r17_a_retry_that_uses_up_the_share_does_not_hide_the_answer_before() {
+    let client = service([later("100"), Respond::hang()]);
+    let gauges = client.gauges();
+    let (budget, call) = (RetryBudget::new(), within(9000));
+    let request = with_share(3000, to("a:m", 1, request_of(&call)));
+    let answer = default_stack(&budget, client).oneshot(request);
+    let answer = tokio::time::timeout(seconds(9), answer).await;
+    let answer = answer.unwrap().unwrap();
+    assert_eq!((answer.status().as_u16(), gauges.live_futures()), (429, 0));
+    assert!((millis(2999)..=millis(3001)).contains(&call.opened().elapsed()));
+    let ledger = call.ledger();
+    let last = ledger.entries.last().unwrap();
+    assert_eq!(last.kind, Some(Kind::TimedOut(Phase::Share)));
+    // It was sent, so it is paid for.
+    assert_eq!(budget.balance(Some(&"a:m".parse().unwrap())), 2.0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,3 +1,5 @@
+use tokio::time::Instant;
+
 use crate::{Dialect, Phase, Target};
 
 /// One copy of a request on its way to one target: the second of the two extensions.
@@ -12,6 +14,9 @@ pub struct Attempt {
     pub n: u32,
     /// How many other targets are left for this call.
     pub alternatives: u32,
+    /// When a layer above ends the copy to go to another target: its share of the deadline. `None`
+    /// where nobody does.
+    pub share_ends: Option<Instant>,
     /// The dialect that the target speaks; `None` where the path tells.
     pub dialect: Option<Dialect>,
     /// A Peek above has counted this copy and keeps its record.
@@ -54,6 +59,13 @@ impl Attempt {
     #[must_use]
     pub fn with_alternatives(mut self, alternatives: u32) -> Attempt {
         self.alternatives = alternatives;
+        self
+    }
+
+    /// The same copy, which is ended then.
+    #[must_use]
+    pub fn with_share_ends(mut self, at: Option<Instant>) -> Attempt {
+        self.share_ends = at;
         self
     }
 
