@@ -330,6 +330,10 @@ impl Core {
 
     /// Opens a closed circuit if there is a reason.
     fn trip(&mut self, now: Instant) {
+        // Nearly always so, and then there is nothing to work out.
+        if self.in_a_row == 0 && !self.failures.has_hits() && !self.slowness.has_hits() {
+            return;
+        }
         let set = self.policy.get();
         let (min, percent, slow_percent) = (set.min_calls, set.failure_percent, set.slow_percent);
         if self.in_a_row >= set.failures_in_a_row && set.failures_in_a_row < u32::MAX {

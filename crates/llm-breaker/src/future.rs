@@ -82,9 +82,9 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut stage = self.project().stage;
         loop {
-            let result = match stage.as_mut().project() {
+            let error = match stage.as_mut().project() {
                 StageProj::Refused { error } => match error.take() {
-                    Some(error) => Err(error),
+                    Some(error) => error,
                     None => polled_after_ready(),
                 },
                 StageProj::Readying {
@@ -111,7 +111,7 @@ where
                             stage.set(Stage::Calling { ticket, future });
                             continue;
                         }
-                        Poll::Ready(Err(error)) => Err(failed(open, error)),
+                        Poll::Ready(Err(error)) => failed(open, error),
                     }
                 }
                 StageProj::Calling { ticket, future } => {
@@ -127,15 +127,18 @@ where
                         Poll::Ready(Ok(response)) => {
                             open.answered(response.body().state());
                             let ticket = ticket.take().unwrap_or_else(Ticket::unwatched);
-                            Ok(response.map(|body| Guarded::new(body, ticket)))
+                            // At once, since each move of an answer costs.
+                            let response = response.map(|body| Guarded::new(body, ticket));
+                            stage.set(Stage::Done);
+                            return Poll::Ready(Ok(response));
                         }
-                        Poll::Ready(Err(error)) => Err(failed(open, error)),
+                        Poll::Ready(Err(error)) => failed(open, error),
                     }
                 }
                 StageProj::Done => polled_after_ready(),
             };
             stage.set(Stage::Done);
-            return Poll::Ready(result);
+            return Poll::Ready(Err(error));
         }
     }
 }

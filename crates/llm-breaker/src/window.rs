@@ -62,6 +62,11 @@ impl Window {
         }
     }
 
+    /// Whether there is a hit, perhaps one that is no longer in the window.
+    pub(crate) fn has_hits(&self) -> bool {
+        self.hits > 0
+    }
+
     pub(crate) fn clear(&mut self) {
         self.ring.clear();
         self.hits = 0;
@@ -88,7 +93,8 @@ impl Window {
 const MOST: u64 = u64::MAX >> 1;
 
 fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).map_or(MOST, |nanos| nanos.min(MOST))
+    let nanos = time.as_secs().saturating_mul(1_000_000_000);
+    nanos.saturating_add(time.subsec_nanos().into()).min(MOST)
 }
 
 #[cfg(test)]

@@ -212,17 +212,17 @@ pin_project! {
 
 impl<B: Answer, G: Guard> Guarded<B, G> {
     /// Puts a guard into a body.
-    pub fn new(body: B, guard: G) -> Guarded<B, G> {
-        let mut guarded = Guarded {
-            body,
-            guard: Some(guard),
+    // Inlined, since a body is large and each layer moves it.
+    #[inline]
+    pub fn new(body: B, mut guard: G) -> Guarded<B, G> {
+        let guard = match body.state().ending() {
+            Some(ending) => {
+                guard.ended(ending, body.state());
+                None
+            }
+            None => Some(guard),
         };
-        if let Some(ending) = guarded.body.state().ending()
-            && let Some(mut guard) = guarded.guard.take()
-        {
-            guard.ended(ending, guarded.body.state());
-        }
-        guarded
+        Guarded { body, guard }
     }
 
     /// Tells the guard how it stands after a poll.

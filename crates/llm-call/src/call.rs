@@ -91,6 +91,11 @@ impl Call {
         self.0.settings.tenant.as_deref()
     }
 
+    /// The most retries on one target that the call allows; `None` where it leaves that to the layer.
+    pub fn retries(&self) -> Option<u32> {
+        self.0.settings.retries
+    }
+
     /// What kind of work this is.
     pub fn workload(&self) -> Workload {
         self.0.settings.workload

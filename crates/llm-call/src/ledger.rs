@@ -39,7 +39,8 @@ pub struct Ledger {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The number of the copy within the call.
+    /// The number of the copy within the call. A retry on the same target keeps it: `#1`, `#1`, `#2`
+    /// is one retry and one failover.
     pub n: u32,
     /// Where it went.
     pub target: Option<Target>,

@@ -182,7 +182,7 @@ impl Account {
         let (share, target) = shares.share(self.target.as_ref(), terms, now);
         share.withdraw(terms, now).then(|| Withdrawal {
             budget: self.budget.clone(),
-            share: target,
+            share: target.cloned(),
             call: self.call.clone(),
             called: None,
         })

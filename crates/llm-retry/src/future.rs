@@ -166,6 +166,14 @@ where
                     }
                 }
             };
+            if result
+                .as_ref()
+                .is_ok_and(|answer| answer.outcome().is_success())
+            {
+                this.plan.withdrawal = None;
+                let account = &this.plan.account;
+                return Poll::Ready(result.map(|answer| Deposit::guard(account, answer)));
+            }
             match this.plan.settle(result) {
                 ControlFlow::Break(result) => {
                     let account = &this.plan.account;
@@ -209,6 +217,10 @@ where
         if let Kind::Refused(_) | Kind::TimedOut(Phase::Deadline | Phase::Share) = outcome.kind
             && let Some(last) = self.last.take()
         {
+            if let Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull) = outcome.kind {
+                let Account { target, call, .. } = &self.account;
+                call.note_refused(self.n, target.as_ref(), outcome.kind);
+            }
             // Our own layers did not let the retry through, or end; what came before says more.
             return ControlFlow::Break(*last);
         }

@@ -52,18 +52,16 @@ where
             target: attempt.target.clone(),
             call,
         };
+        let mut rules = self.rules;
+        if let Some(retries) = account.call.retries() {
+            rules.retries = rules.retries.min(retries);
+        }
         // What cannot be sent twice is not cloned.
-        let can_retry = self.rules.retries > 0 && account.call.attempts_left() > 1;
+        let can_retry = rules.retries > 0 && account.call.attempts_left() > 1;
         let spare = can_retry.then(|| Spare {
             service: self.inner.clone(),
             request: request.clone(),
         });
-        ResponseFuture::new(
-            self.inner.call(request),
-            account,
-            self.rules,
-            &attempt,
-            spare,
-        )
+        ResponseFuture::new(self.inner.call(request), account, rules, &attempt, spare)
     }
 }

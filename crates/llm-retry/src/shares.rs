@@ -41,24 +41,30 @@ impl Shares {
 
     /// The share of a target; the common one where there is no target, and where there are too
     /// many of them.
-    pub(crate) fn share(
+    pub(crate) fn share<'a>(
         &mut self,
-        target: Option<&Target>,
+        target: Option<&'a Target>,
         terms: &Terms,
         now: Instant,
-    ) -> (&mut Share, Option<Target>) {
+    ) -> (&mut Share, Option<&'a Target>) {
         let Some(target) = target else {
             return (&mut self.common, None);
         };
-        if !self.targets.contains_key(target) && !self.has_room(terms, now) {
-            return (&mut self.common, None);
+        if !self.targets.contains_key(target) {
+            if !self.has_room(terms, now) {
+                return (&mut self.common, None);
+            }
+            let share = Share::new(terms);
+            let used = Used { share, last: now };
+            self.targets.insert(target.clone(), used);
         }
-        let used = self.targets.entry(target.clone()).or_insert(Used {
-            share: Share::new(terms),
-            last: now,
-        });
-        used.last = now;
-        (&mut used.share, Some(target.clone()))
+        match self.targets.get_mut(target) {
+            Some(used) => {
+                used.last = now;
+                (&mut used.share, Some(target))
+            }
+            None => (&mut self.common, None),
+        }
     }
 
     /// The share of a target that has a planned retry: it is not forgotten meanwhile.

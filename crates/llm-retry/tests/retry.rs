@@ -53,6 +53,18 @@ async fn r01_a_target_gets_at_most_three_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r01_a_call_may_allow_fewer_retries_and_not_more() {
+    for (allowed, sent) in [(0, 1), (1, 2), (9, 3)] {
+        let client = service([status(503)]);
+        let gauges = client.gauges();
+        let call = Call::open(CallSettings::new().retries(allowed));
+        let stack = default_stack(&RetryBudget::new(), client);
+        stack.oneshot(request_of(&call)).await.unwrap();
+        assert_eq!(gauges.calls(), sent, "{allowed} allowed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn r01_the_attempts_of_the_call_are_the_limit() {
     for (attempts, sent) in [(1, 1), (2, 2), (6, 3)] {
         let client = service([status(503)]);
@@ -770,4 +782,8 @@ async fn r07_a_refused_retry_costs_nothing_while_another_copy_is_sent() {
     let answer = stack.oneshot(request_of(&call)).await.unwrap();
     assert_eq!((answer.status().as_u16(), call.sent()), (503, 2));
     assert_eq!(budget.balance(None), 3.0);
+    // The refusal is written down, although the answer before it is passed on.
+    let refused = call.ledger().entries.pop().unwrap();
+    assert_eq!(refused.kind, Some(Kind::Refused(Refusal::BulkheadFull)));
+    assert!(!refused.sent);
 }

@@ -45,6 +45,7 @@ pub struct CallSettings {
     pub(super) tenant: Option<Arc<str>>,
     pub(super) workload: Workload,
     pub(super) max_attempts: u32,
+    pub(super) retries: Option<u32>,
     pub(super) timeout: Option<Duration>,
     pub(super) affinity: Option<u64>,
     pub(super) matrix: Option<Arc<Matrix>>,
@@ -57,6 +58,7 @@ impl CallSettings {
             tenant: None,
             workload: Workload::Interactive,
             max_attempts: MAX_ATTEMPTS,
+            retries: None,
             timeout: None,
             affinity: None,
             matrix: None,
@@ -77,11 +79,19 @@ impl CallSettings {
         self
     }
 
-    /// How often this call may be sent over all layers, the first attempt included. Default: 6.
-    /// At least one is sent.
+    /// How often this call may be sent over all layers, the first attempt included: to other targets
+    /// as well as again. Default: 6. At least one is sent.
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts.max(1);
+        self
+    }
+
+    /// At most so many retries on one target, where the layer would allow more; 0 for none. The call
+    /// may still fail over. Default: as many as the layer allows.
+    #[must_use]
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = Some(retries);
         self
     }
 
