@@ -49,13 +49,20 @@ impl BreakerLayer {
     /// # Example
     ///
     /// ```
-    /// use llm_breaker::{BreakerLayer, Breakers};
+    /// use llm_breaker::{BreakerLayer, Breakers, Settings};
     /// use llm_call::Workload;
     ///
-    /// let layer = BreakerLayer::new(Breakers::new()).class(|call| match call.workload() {
+    /// // Background work waits longer for a first token before that counts as slow.
+    /// let patient = Settings::new().slow_first_token(std::time::Duration::from_secs(20)).build()?;
+    /// let breakers = Breakers::by(move |key| match key.class() {
+    ///     Some("background") => patient.clone(),
+    ///     _ => Default::default(),
+    /// });
+    /// let layer = BreakerLayer::new(breakers).class(|call| match call.workload() {
     ///     Workload::Interactive => None,
     ///     _ => Some("background"),
     /// });
+    /// # Ok::<(), llm_breaker::InvalidSettings>(())
     /// ```
     #[must_use]
     pub fn class(

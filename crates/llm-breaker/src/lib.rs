@@ -82,6 +82,13 @@
 //! Windows and trials are much like those of resilience4j's circuit breaker, with the window bounded
 //! in calls and in time; the growing share is the slow start of Envoy's load balancers.
 //!
+//! # With one target alone
+//!
+//! A breaker fails fast, which serves callers who have somewhere else to go. One who has not gets less
+//! from a target that fails a third of the time than without a breaker: it opens at 25 % of 10 calls,
+//! and one failed trial opens it again. There, let it open for a dead target only:
+//! `Settings::new().failure_percent(80).min_calls(20)`, and leave the rest to retries.
+//!
 //! # In tests
 //!
 //! All time is tokio's, so that it can be paused. For exact times:

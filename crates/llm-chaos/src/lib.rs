@@ -50,7 +50,8 @@
 //!
 //! A healthy answer is `token1 token2 ... token60`, so that a test can see what is missing, doubled
 //! or out of order. The answer carries the model that was asked for, the name of the server
-//! (`system_fingerprint` and the header `x-chaos-provider`), and usage.
+//! (`system_fingerprint` and the header `x-chaos-provider`), and usage. A request that is none (no
+//! message, say) gets a 400, as from a provider, whatever the script says.
 //!
 //! # Faults
 //!
