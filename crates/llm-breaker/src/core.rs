@@ -8,6 +8,9 @@
 //! - HalfOpen -> Open: a trial failed, or none had succeeded by the end of the dwell.
 //! - By hand, from anywhere: [`Core::force`], [`Core::release`], [`Core::reset`].
 
+mod by_hand;
+mod view;
+
 use std::time::Duration;
 
 use llm_call::Kind;
@@ -366,35 +369,6 @@ impl Core {
         self.ramp = Ramp::new(self.policy.get().ramp, now);
     }
 
-    /// Opens or closes it by hand, until it is released.
-    pub(crate) fn force(&mut self, forced: Forced, now: Instant) {
-        self.elapse(now);
-        self.forced = Some(forced);
-        let phase = match forced {
-            Forced::Open => Phase::Open { until: now },
-            Forced::Closed => Phase::Closed,
-        };
-        self.enter(phase, Reason::Forced, now);
-    }
-
-    /// Lets go of what was forced: an open circuit makes the next call a trial, a closed one
-    /// begins anew.
-    pub(crate) fn release(&mut self, now: Instant) {
-        let phase = match self.forced.take() {
-            None => return,
-            Some(Forced::Open) => Phase::Open { until: now },
-            Some(Forced::Closed) => Phase::Closed,
-        };
-        self.enter(phase, Reason::Released, now);
-    }
-
-    /// Closes it and forgets everything but the totals.
-    pub(crate) fn reset(&mut self, now: Instant) {
-        self.elapse(now);
-        self.forced = None;
-        self.enter(Phase::Closed, Reason::Reset, now);
-    }
-
     /// The one place where the phase changes. What was admitted before no longer counts.
     fn enter(&mut self, phase: Phase, reason: Reason, now: Instant) {
         let from = self.state();
@@ -442,69 +416,6 @@ impl Core {
     pub(crate) fn last_used(&self) -> Instant {
         self.last_used
     }
-
-    /// Whether forgetting it loses nothing but totals.
-    pub(crate) fn is_idle(&mut self, now: Instant) -> bool {
-        matches!(self.phase, Phase::Closed)
-            && self.may_go(now)
-            && self.failures.counts(now).total == 0
-            && self.slowness.counts(now).total == 0
-            && self.in_a_row == 0
-            && self.ramp.as_mut().is_none_or(|ramp| ramp.is_over(now))
-    }
-
-    /// Whether it may be forgotten if there is no room and no call holds it: closed, or open or half-open and left alone
-    /// for so long after its time that it protects nobody.
-    pub(crate) fn may_go(&self, now: Instant) -> bool {
-        let set = self.policy.get();
-        let over = |end: Option<Instant>| {
-            let end = end.and_then(|end| end.checked_add(set.open_max));
-            end.is_some_and(|end| end <= now)
-        };
-        self.forced.is_none()
-            && match self.phase {
-                Phase::Closed => true,
-                Phase::Open { until } => over(Some(until)),
-                Phase::HalfOpen(_) => over(self.dwell_end()),
-            }
-    }
-
-    /// Everything that can be seen, for the circuit of `key`.
-    pub(crate) fn snapshot(&mut self, key: crate::Key, now: Instant) -> crate::Snapshot {
-        self.elapse(now);
-        let min = self.policy.get().min_calls;
-        let failures = self.failures.counts(now);
-        let slowness = self.slowness.counts(now);
-        let rate = |counts: Counts| {
-            (counts.total >= min).then(|| counts.hits as f64 / counts.total as f64)
-        };
-        crate::Snapshot {
-            key,
-            state: self.state(),
-            forced: self.forced,
-            retry_in: match self.phase {
-                Phase::Open { until } if self.forced.is_none() => {
-                    Some(until.saturating_duration_since(now))
-                }
-                _ => None,
-            },
-            failure_rate: rate(failures),
-            slow_rate: rate(slowness),
-            window_calls: failures.total,
-            window_failures: failures.hits,
-            window_timed: slowness.total,
-            window_slow: slowness.hits,
-            failures_in_a_row: self.in_a_row,
-            failed_half_opens: self.failed_half_opens,
-            trials: match self.phase {
-                Phase::HalfOpen(trials) => trials.outstanding,
-                _ => 0,
-            },
-            last_failure: self.last_failure,
-            generation: self.generation,
-            totals: self.totals,
-        }
-    }
 }
 
 const MILLION: u32 = 1_000_000;
@@ -532,9 +443,6 @@ fn later(now: Instant, wait: Duration) -> Instant {
 }
 
 #[cfg(test)]
-#[path = "core_tests.rs"]
-mod tests;
-
-#[cfg(test)]
-#[path = "core_model.rs"]
 mod model;
+#[cfg(test)]
+mod tests;
