@@ -87,7 +87,8 @@
 //! A breaker fails fast, which serves callers who have somewhere else to go. One who has not gets less
 //! from a target that fails a third of the time than without a breaker: it opens at 25 % of 10 calls,
 //! and one failed trial opens it again. There, let it open for a dead target only:
-//! `Settings::new().failure_percent(80).min_calls(20)`, and leave the rest to retries.
+//! `Settings::new().failure_percent(80).min_calls(20).failures_in_a_row(20)`, and leave the rest to
+//! retries.
 //!
 //! # In tests
 //!

@@ -160,6 +160,25 @@ fn cb11_slow_calls_open_it_at_their_share() {
 }
 
 #[test]
+fn with_one_target_alone_it_can_open_for_a_dead_one_only() {
+    let settings = Settings::new()
+        .failure_percent(80)
+        .min_calls(20)
+        .failures_in_a_row(20);
+    let mut world = World::new(settings);
+    let mut dice = fastrand::Rng::with_seed(30);
+    for _ in 0..100_000 {
+        world.now += Duration::from_millis(50);
+        world.call(if dice.u8(..100) < 30 { BAD } else { GOOD });
+    }
+    assert_eq!(world.core.state(), CLOSED);
+    for _ in 0..20 {
+        world.call(BAD);
+    }
+    assert_eq!(world.core.state(), OPEN);
+}
+
+#[test]
 fn failures_in_a_row_open_it_and_a_success_between_them_does_not() {
     let mut world = World::new(Settings::new());
     for _ in 0..4 {
