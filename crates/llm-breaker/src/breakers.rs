@@ -123,11 +123,15 @@ impl Breakers {
     }
 
     /// Ends what was forced for a target, and for every more particular one, by whichever handle.
-    /// See [`Circuit::release`].
+    /// What is forced for a wider one stays. See [`Circuit::release`].
     pub fn release(&self, target: &Target) {
         self.write().release(target);
         for circuit in self.matching(target) {
-            circuit.release();
+            let wider = self.read().rule(circuit.key());
+            match wider {
+                Some(forced) => circuit.force(forced),
+                None => circuit.release(),
+            }
         }
     }
 
@@ -260,7 +264,8 @@ impl Breakers {
         }
         if !table.make_room(Instant::now()) {
             if table.apply_rule(&shared) {
-                // It is not kept, and does what it is forced to.
+                // It is not kept, does what it is forced to, and is nothing to write down.
+                shared.core().changes().clear();
                 return Some(shared);
             }
             drop(table);

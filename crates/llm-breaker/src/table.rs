@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use llm_call::Target;
 
-use crate::{Forced, circuit::Shared, key::KeyRef};
+use crate::{Forced, Key, circuit::Shared, key::KeyRef};
 
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -72,12 +72,18 @@ impl Table {
 
     /// Forces a new circuit as its target is; whether it is.
     pub(crate) fn apply_rule(&self, shared: &Shared) -> bool {
-        let mut rules = self.rules.iter().rev();
-        let rule = rules.find(|(target, _)| shared.key.is_of(target));
-        if let Some((_, forced)) = rule {
-            shared.core().force(*forced, Instant::now());
+        let rule = self.rule(&shared.key);
+        if let Some(forced) = rule {
+            shared.core().force(forced, Instant::now());
         }
         rule.is_some()
+    }
+
+    /// What is forced for the target of a key.
+    pub(crate) fn rule(&self, key: &Key) -> Option<Forced> {
+        let mut rules = self.rules.iter().rev();
+        let rule = rules.find(|(target, _)| key.is_of(target));
+        rule.map(|(_, forced)| *forced)
     }
 
     /// Puts a circuit in, whatever the number, forced as its target is. The key must be new.

@@ -16,8 +16,8 @@ impl Core {
             && self.ramp.as_mut().is_none_or(|ramp| ramp.is_over(now))
     }
 
-    /// Whether it may be forgotten if there is no room and no call holds it: closed, or open or half-open and left alone
-    /// for so long after its time that it protects nobody.
+    /// Whether it may be forgotten if there is no room and no call holds it: closed, or open or
+    /// half-open and left alone for so long after its time that it protects nobody.
     pub(crate) fn may_go(&self, now: Instant) -> bool {
         let set = self.policy.get();
         let over = |end: Option<Instant>| {

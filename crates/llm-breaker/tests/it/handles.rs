@@ -7,7 +7,7 @@ use std::{
 };
 
 use llm_breaker::{Breakers, CircuitState, Forced, Key, Settings, Transition};
-use llm_call::{Attempt, Kind};
+use llm_call::{Attempt, Kind, Refusal};
 use llm_chaos::testing::{BodyStep, Respond};
 use tokio::time::{Instant, timeout};
 
@@ -407,10 +407,28 @@ fn cb14_a_target_is_forced_with_all_its_circuits_and_those_that_come() {
 #[test]
 fn cb14_a_release_leaves_what_is_forced_for_a_wider_target() {
     let breakers = Breakers::new();
+    let before = breakers.target(&target("a:m:streaming"));
     breakers.force_open(&target("a"));
+    breakers.force_closed(&target("a:m"));
+    assert_eq!(before.snapshot().forced, Some(Forced::Closed));
     breakers.release(&target("a:m"));
     let new = breakers.target(&target("a:m:chat"));
-    assert_eq!(new.snapshot().forced, Some(Forced::Open));
+    for circuit in [&before, &new] {
+        assert_eq!(circuit.snapshot().forced, Some(Forced::Open), "{circuit:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn cb14_a_forced_target_is_refused_although_there_is_no_room_for_its_circuit() {
+    let world = world_with(Breakers::new().max_keys(1), [good()]);
+    let _held = world.breakers.target(&target("b"));
+    world.breakers.force_open(&target("a"));
+    for _ in 0..3 {
+        let kind = call_to(&world, "a:m").await;
+        assert_eq!(kind, Kind::Refused(Refusal::CircuitOpen));
+    }
+    assert_eq!(world.breakers.unwatched(), 0);
+    assert!(world.breakers.history().is_empty());
 }
 
 #[test]
