@@ -91,6 +91,21 @@ impl Call {
         self.0.settings.tenant.as_deref()
     }
 
+    /// Whose call this is, as a name to keep.
+    pub fn tenant_name(&self) -> Option<Arc<str>> {
+        self.0.settings.tenant.clone()
+    }
+
+    /// Which class its tenant is of.
+    pub fn class(&self) -> Option<&str> {
+        self.0.settings.class.as_deref()
+    }
+
+    /// Whether answering it does more than to answer.
+    pub fn has_side_effects(&self) -> bool {
+        self.0.settings.side_effects
+    }
+
     /// The most retries on one target that the call allows; `None` where it leaves that to the layer.
     pub fn retries(&self) -> Option<u32> {
         self.0.settings.retries
@@ -189,9 +204,26 @@ impl Call {
         self.core().ledger.set_cause(n, cause);
     }
 
+    /// The same for all that is under way of one copy of a [hedged](Attempt::hedge) request,
+    /// whatever targets it has gone to since.
+    pub fn set_cause_hedge(&self, hedge: u32, cause: Cause) {
+        self.core()
+            .ledger
+            .set_cause_if(|entry| entry.hedge == hedge, cause);
+    }
+
+    /// What is under way of one copy of a [hedged](Attempt::hedge) request: where it was sent last,
+    /// and when; `None` while nothing is.
+    pub fn under_way(&self, hedge: u32) -> Option<(Option<Target>, Instant)> {
+        let core = self.core();
+        let open = |entry: &&Entry| entry.hedge == hedge && entry.sent && entry.kind.is_none();
+        let entry = core.ledger.entries.iter().rev().find(open)?;
+        Some((entry.target.clone(), self.0.opened + entry.opened))
+    }
+
     /// Says why all copies under way are about to be dropped, as [`Call::set_cause`] does for one.
     pub fn set_cause_all(&self, cause: Cause) {
-        self.core().ledger.set_cause_all(cause);
+        self.core().ledger.set_cause_if(|_| true, cause);
     }
 
     /// Whether this call's good answer is still to be counted: true for the first who asks. So a
@@ -239,6 +271,7 @@ impl Call {
         };
         let at = now.saturating_duration_since(self.0.opened);
         let mut entry = Entry::new(attempt.n, attempt.target.clone(), at);
+        entry.hedge = attempt.hedge;
         if let Some(kind) = refusal {
             entry.kind = Some(kind);
             entry.ended = Some(at);
@@ -255,7 +288,7 @@ impl Call {
         core.ledger.entries.push(entry);
         let index = core.ledger.entries.len() - 1;
         drop(core);
-        Ok(Record::new(self.clone(), index))
+        Ok(Record::new(self.clone(), index, attempt.drop_stops_bill))
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {

@@ -102,6 +102,8 @@ pub enum Refusal {
     CircuitOpen,
     /// The bulkhead is full, or its queue.
     BulkheadFull,
+    /// The tenant has as many calls under way as it may have at once.
+    TenantFull,
     /// A budget (retries, hedges, tokens) is spent.
     BudgetSpent,
     /// The call has used up its attempts.
@@ -145,6 +147,7 @@ impl Kind {
         Kind::Cancelled,
         Kind::Refused(Refusal::CircuitOpen),
         Kind::Refused(Refusal::BulkheadFull),
+        Kind::Refused(Refusal::TenantFull),
         Kind::Refused(Refusal::BudgetSpent),
         Kind::Refused(Refusal::AttemptsSpent),
         Kind::Refused(Refusal::NoTarget),
@@ -176,7 +179,7 @@ impl Kind {
             Kind::Conflict => 28,
             Kind::Cancelled => 29,
             Kind::Refused(refusal) => 30 + refusal as usize,
-            Kind::Unknown => 35,
+            Kind::Unknown => 36,
         }
     }
 
@@ -215,6 +218,7 @@ impl Kind {
             Kind::Cancelled => "cancelled",
             Kind::Refused(Refusal::CircuitOpen) => "refused_circuit_open",
             Kind::Refused(Refusal::BulkheadFull) => "refused_bulkhead_full",
+            Kind::Refused(Refusal::TenantFull) => "refused_tenant_full",
             Kind::Refused(Refusal::BudgetSpent) => "refused_budget_spent",
             Kind::Refused(Refusal::AttemptsSpent) => "refused_attempts_spent",
             Kind::Refused(Refusal::NoTarget) => "refused_no_target",
@@ -257,6 +261,9 @@ impl Kind {
             Kind::Cancelled => "the call was cancelled",
             Kind::Refused(Refusal::CircuitOpen) => "the circuit breaker is open",
             Kind::Refused(Refusal::BulkheadFull) => "the bulkhead is full",
+            Kind::Refused(Refusal::TenantFull) => {
+                "the tenant has as many calls under way as it may"
+            }
             Kind::Refused(Refusal::BudgetSpent) => "the budget is spent",
             Kind::Refused(Refusal::AttemptsSpent) => "the call has used up its attempts",
             Kind::Refused(Refusal::NoTarget) => "no target is available",

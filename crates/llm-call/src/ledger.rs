@@ -42,6 +42,8 @@ pub struct Entry {
     /// The number of the copy within the call. A retry on the same target keeps it: `#1`, `#1`, `#2`
     /// is one retry and one failover.
     pub n: u32,
+    /// Which copy of a hedged request it was part of; 0 for the first.
+    pub hedge: u32,
     /// Where it went.
     pub target: Option<Target>,
     /// Whether it reached the client below; a refused copy did not.
@@ -62,12 +64,41 @@ pub struct Entry {
     pub usage: Usage,
     /// Body bytes read.
     pub bytes: u64,
+    /// What it is billed, as far as can be told; `None` while it goes on, and where nothing is: it
+    /// was not sent, or the provider answered with an error before any content.
+    pub billed: Option<Billed>,
+}
+
+/// What one attempt is billed, in tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Billed {
+    /// Tokens of the prompt.
+    pub input: u64,
+    /// Tokens of the answer.
+    pub output: u64,
+    /// How well that is known.
+    pub certainty: Certainty,
+}
+
+/// How well it is known what an attempt is billed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Certainty {
+    /// The provider said so.
+    Reported,
+    /// Counted here: a quarter of the bytes of the prompt, and one token for each event with content.
+    Estimated,
+    /// Counted here, of an answer that was left before its end at a provider that goes on
+    /// generating, or may do so.
+    AtLeast,
 }
 
 impl Entry {
     pub(crate) fn new(n: u32, target: Option<Target>, opened: Duration) -> Entry {
         Entry {
             n,
+            hedge: 0,
             target,
             sent: false,
             opened,
@@ -78,6 +109,7 @@ impl Entry {
             retry_after: None,
             usage: Usage::default(),
             bytes: 0,
+            billed: None,
         }
     }
 }
@@ -90,9 +122,9 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn set_cause_all(&mut self, cause: Cause) {
+    pub(crate) fn set_cause_if(&mut self, is_meant: impl Fn(&Entry) -> bool, cause: Cause) {
         for entry in &mut self.entries {
-            if entry.kind.is_none() {
+            if entry.kind.is_none() && is_meant(entry) {
                 entry.cause.get_or_insert(cause);
             }
         }
@@ -111,6 +143,9 @@ impl Ledger {
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "#{} ", self.n)?;
+        if self.hedge > 0 {
+            f.write_str("(hedge) ")?;
+        }
         match &self.target {
             Some(target) => write!(f, "{target}")?,
             None => f.write_str("(no target)")?,
@@ -133,6 +168,9 @@ impl fmt::Display for Entry {
                 ", first token {} ms",
                 first.saturating_sub(self.opened).as_millis()
             )?;
+        }
+        if self.cause == Some(Cause::HedgeLost) {
+            f.write_str(", lost to another copy")?;
         }
         if let Some(hint) = self.retry_after {
             write!(f, ", come back in {} ms", hint.as_millis())?;
@@ -169,7 +207,7 @@ mod tests {
         }
         ledger.entries[0].kind = Some(Kind::Overloaded);
         ledger.set_cause(2, Cause::HedgeLost);
-        ledger.set_cause_all(Cause::TimedOut(Phase::Deadline));
+        ledger.set_cause_if(|_| true, Cause::TimedOut(Phase::Deadline));
         let causes: Vec<_> = ledger.entries.iter().map(|entry| entry.cause).collect();
         assert_eq!(
             causes,

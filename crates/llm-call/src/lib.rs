@@ -88,7 +88,7 @@ pub use hint::{Dimension, RateLimit, RateLimits, retry_after};
 pub use hop::remove_hop_by_hop;
 pub use identify::{CallGuard, Identify, IdentifyFuture, IdentifyLayer};
 pub use kind::{Kind, Phase, Refusal};
-pub use ledger::{Entry, Ledger};
+pub use ledger::{Billed, Certainty, Entry, Ledger};
 pub use matrix::{Health, Matrix, Outcome, Retry, Verdict};
 pub use peek::{Commit, Peek, PeekFuture, PeekLayer, Peeked};
 pub use respond::{Respond, RespondBody, RespondFuture, RespondLayer};

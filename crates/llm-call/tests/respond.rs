@@ -258,9 +258,16 @@ async fn each_kind_has_its_status_in_each_dialect() {
         ),
         (
             Kind::Refused(Refusal::BulkheadFull),
+            503,
+            "server_error",
+            "refused_bulkhead_full",
+            (503, "api_error"),
+        ),
+        (
+            Kind::Refused(Refusal::TenantFull),
             429,
             "requests",
-            "refused_bulkhead_full",
+            "refused_tenant_full",
             (429, "rate_limit_error"),
         ),
         (
@@ -285,12 +292,17 @@ async fn each_kind_has_its_status_in_each_dialect() {
         );
         let untried = matches!(
             kind,
-            Kind::Refused(Refusal::NoTarget | Refusal::BulkheadFull | Refusal::BudgetSpent)
+            Kind::Refused(
+                Refusal::NoTarget
+                    | Refusal::BulkheadFull
+                    | Refusal::TenantFull
+                    | Refusal::BudgetSpent
+            )
         );
         assert_eq!(headers.contains_key("x-should-retry"), !untried, "{kind}");
         let full = matches!(
             kind,
-            Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent)
+            Kind::Refused(Refusal::BulkheadFull | Refusal::TenantFull | Refusal::BudgetSpent)
         );
         assert_eq!(headers.contains_key("retry-after"), full, "{kind}");
 
@@ -818,7 +830,7 @@ async fn a_service_that_is_not_ready_answers_with_its_error() {
         }
     }
     let mut stack = RespondLayer::new().layer(Once(false));
-    for status in [429, 502] {
+    for status in [503, 502] {
         let response = stack.ready().await.unwrap().call(to(CHAT)).await.unwrap();
         assert_eq!(response.status(), status);
     }

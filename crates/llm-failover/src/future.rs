@@ -185,7 +185,7 @@ where
         let (index, others, since) = (under_way.index, under_way.others, under_way.since);
         let refused = matches!(
             outcome.kind,
-            Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull)
+            Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull | Refusal::TenantFull)
         );
         let plan = &mut *this.plan;
         if refused {

@@ -32,6 +32,7 @@ pub struct Provider {
     pub(crate) headers: HeaderMap,
     pub(crate) dialect: Option<Dialect>,
     pub(crate) decompressed_below: bool,
+    pub(crate) drop_stops_bill: bool,
 }
 
 /// How requests are authorised.
@@ -170,6 +171,7 @@ impl Provider {
             headers: HeaderMap::new(),
             dialect: None,
             decompressed_below: false,
+            drop_stops_bill: false,
         })
     }
 
@@ -264,6 +266,15 @@ impl Provider {
     #[must_use]
     pub fn decompressed_below(mut self) -> Provider {
         self.decompressed_below = true;
+        self
+    }
+
+    /// Whether this provider stops generating, and billing, when a connection is dropped. The
+    /// [ledger](llm_call::Entry::billed) says accordingly how well it knows what an abandoned
+    /// attempt costs. Default: `false`, since most go on, or do not say.
+    #[must_use]
+    pub fn drop_stops_bill(mut self, stops: bool) -> Provider {
+        self.drop_stops_bill = stops;
         self
     }
 }

@@ -52,7 +52,10 @@ impl<S> Provide<S> {
             .dialect
             .or_else(|| Dialect::of_path(parts.uri.path()));
         match attempt {
-            Some(attempt) => attempt.dialect = dialect,
+            Some(attempt) => {
+                attempt.dialect = dialect;
+                attempt.drop_stops_bill = provider.drop_stops_bill;
+            }
             None if provider.dialect.is_some() => {
                 let attempt = Attempt::new(0).with_dialect(dialect);
                 parts.extensions.insert(attempt);

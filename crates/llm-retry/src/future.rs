@@ -217,7 +217,10 @@ where
         if let Kind::Refused(_) | Kind::TimedOut(Phase::Deadline | Phase::Share) = outcome.kind
             && let Some(last) = self.last.take()
         {
-            if let Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull) = outcome.kind {
+            if let Kind::Refused(
+                Refusal::CircuitOpen | Refusal::BulkheadFull | Refusal::TenantFull,
+            ) = outcome.kind
+            {
                 let Account { target, call, .. } = &self.account;
                 call.note_refused(self.n, target.as_ref(), outcome.kind);
             }

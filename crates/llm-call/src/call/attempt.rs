@@ -12,6 +12,9 @@ pub struct Attempt {
     /// nobody numbered it. Who sends the same copy to the same target again leaves it as it is, so
     /// that whoever made the copy can still say why it is dropped.
     pub n: u32,
+    /// Which copy of a hedged request this is part of: 0 for the first, else a number of that copy
+    /// alone. It stays as it is when the copy fails over or is retried.
+    pub hedge: u32,
     /// How many other targets are left for this call.
     pub alternatives: u32,
     /// When a layer above ends the copy to go to another target: its share of the deadline. `None`
@@ -19,6 +22,9 @@ pub struct Attempt {
     pub share_ends: Option<Instant>,
     /// The dialect that the target speaks; `None` where the path tells.
     pub dialect: Option<Dialect>,
+    /// Whether the target stops generating, and billing, when the connection is dropped. Whoever
+    /// knows the target writes it. `false` where nobody knows.
+    pub drop_stops_bill: bool,
     /// A Peek above has counted this copy and keeps its record.
     pub(crate) counted: Counted,
 }
@@ -52,6 +58,20 @@ impl Attempt {
     #[must_use]
     pub fn with_target(mut self, target: Option<Target>) -> Attempt {
         self.target = target;
+        self
+    }
+
+    /// The same copy, as part of this copy of a hedged request.
+    #[must_use]
+    pub fn with_hedge(mut self, hedge: u32) -> Attempt {
+        self.hedge = hedge;
+        self
+    }
+
+    /// The same copy, to a target that stops billing when it is dropped, or not.
+    #[must_use]
+    pub fn with_drop_stops_bill(mut self, stops: bool) -> Attempt {
+        self.drop_stops_bill = stops;
         self
     }
 

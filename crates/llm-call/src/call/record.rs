@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Call;
-use crate::{Cause, Ending, Kind, Outcome, State};
+use crate::{Billed, Cause, Certainty, Ending, Kind, Outcome, Phase, State, Usage};
 
 /// The open record of a sent attempt. Closed once: by [`Record::close`], or on drop with the cause
 /// that was set before.
@@ -11,15 +11,17 @@ use crate::{Cause, Ending, Kind, Outcome, State};
 pub(crate) struct Record {
     call: Call,
     index: usize,
+    drop_stops_bill: bool,
     open: bool,
 }
 
 impl Record {
     /// The record at this place in the call's ledger.
-    pub(super) fn new(call: Call, index: usize) -> Record {
+    pub(super) fn new(call: Call, index: usize, drop_stops_bill: bool) -> Record {
         Record {
             call,
             index,
+            drop_stops_bill,
             open: true,
         }
     }
@@ -49,7 +51,9 @@ impl Record {
     fn write(&mut self, kind: Kind, hint: Option<Duration>, state: Option<&State>, now: Instant) {
         self.open = false;
         let opened = self.call.0.opened;
+        let billed = self.billed(kind, state);
         if let Some(entry) = self.call.core().ledger.entries.get_mut(self.index) {
+            entry.billed = billed;
             // A copy that our own layer ended is written with that layer's reason.
             entry.kind = Some(match (kind, entry.cause) {
                 (Kind::Cancelled, Some(Cause::TimedOut(phase))) => Kind::TimedOut(phase),
@@ -64,6 +68,50 @@ impl Record {
                 entry.bytes = state.bytes();
             }
         }
+    }
+}
+
+impl Record {
+    /// What the attempt is billed if it ended as `kind`.
+    fn billed(&self, kind: Kind, state: Option<&State>) -> Option<Billed> {
+        let usage = state.map(State::usage).unwrap_or_default();
+        let counted = state.map_or(0, State::token_events);
+        let left = match kind {
+            Kind::Success => false,
+            Kind::Cancelled
+            | Kind::TimedOut(_)
+            | Kind::ConnectionLost
+            | Kind::Interrupted
+            | Kind::Unknown => true,
+            // The provider says itself that it failed; what it had delivered by then may count.
+            _ if counted > 0 => true,
+            _ => return None,
+        };
+        if kind == Kind::TimedOut(Phase::Connect) {
+            return None;
+        }
+        let certainty = match usage {
+            Usage {
+                input: Some(_),
+                output: Some(_),
+                ..
+            } if !left => Certainty::Reported,
+            _ if left && !self.drop_stops_bill => Certainty::AtLeast,
+            _ => Certainty::Estimated,
+        };
+        let estimate = || self.call.facts().map_or(0, |facts| facts.input_tokens);
+        Some(Billed {
+            input: usage.input.unwrap_or_else(estimate),
+            output: usage
+                .output
+                .unwrap_or_default()
+                .max(if certainty == Certainty::Reported {
+                    0
+                } else {
+                    counted
+                }),
+            certainty,
+        })
     }
 }
 

@@ -43,6 +43,8 @@ pub enum Workload {
 #[derive(Clone, Debug)]
 pub struct CallSettings {
     pub(super) tenant: Option<Arc<str>>,
+    pub(super) class: Option<Arc<str>>,
+    pub(super) side_effects: bool,
     pub(super) workload: Workload,
     pub(super) max_attempts: u32,
     pub(super) retries: Option<u32>,
@@ -52,10 +54,12 @@ pub struct CallSettings {
 }
 
 impl CallSettings {
-    /// No tenant, interactive, at most six attempts, no time limit of its own.
+    /// No tenant, no class, interactive, no side effects, at most six attempts, no time limit of its own.
     pub fn new() -> CallSettings {
         CallSettings {
             tenant: None,
+            class: None,
+            side_effects: false,
             workload: Workload::Interactive,
             max_attempts: MAX_ATTEMPTS,
             retries: None,
@@ -69,6 +73,24 @@ impl CallSettings {
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<Arc<str>>) -> Self {
         self.tenant = Some(tenant.into());
+        self
+    }
+
+    /// Which class the tenant is of, e.g. `premium` or `free`, for layers that treat the classes
+    /// differently. Default: none.
+    #[must_use]
+    pub fn class(mut self, class: impl Into<Arc<str>>) -> Self {
+        self.class = Some(class.into());
+        self
+    }
+
+    /// Answering this call does more than to answer: tools that run at the provider, answers that
+    /// are stored there. It is then never sent a second time while the first is still under way, and
+    /// is not hedged. Sending it again after it failed is up to [`retries`](CallSettings::retries)
+    /// and [`max_attempts`](CallSettings::max_attempts). Default: `false`.
+    #[must_use]
+    pub fn side_effects(mut self, on: bool) -> Self {
+        self.side_effects = on;
         self
     }
 

@@ -121,7 +121,12 @@ impl Caller {
     fn set_should_retry(self, headers: &mut HeaderMap, kind: Kind) {
         let unsent = matches!(
             kind,
-            Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent | Refusal::NoTarget)
+            Kind::Refused(
+                Refusal::BulkheadFull
+                    | Refusal::TenantFull
+                    | Refusal::BudgetSpent
+                    | Refusal::NoTarget
+            )
         );
         if !self.settings.client_retries && !unsent {
             headers.insert(SHOULD_RETRY, HeaderValue::from_static("false"));

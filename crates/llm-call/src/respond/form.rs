@@ -54,7 +54,7 @@ fn row(kind: Kind) -> Row {
             "rate_limit_error",
             "RESOURCE_EXHAUSTED",
         ),
-        Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent) => row(
+        Kind::Refused(Refusal::TenantFull | Refusal::BudgetSpent) => row(
             429,
             ("requests", None),
             "rate_limit_error",
@@ -138,7 +138,9 @@ pub(super) fn status(kind: Kind, dialect: Dialect) -> StatusCode {
 /// When to come back. What is full now will have room again soon.
 pub(super) fn hint(outcome: Outcome) -> Option<Duration> {
     outcome.retry_after.or(match outcome.kind {
-        Kind::Refused(Refusal::BulkheadFull | Refusal::BudgetSpent) => Some(Duration::from_secs(1)),
+        Kind::Refused(Refusal::BulkheadFull | Refusal::TenantFull | Refusal::BudgetSpent) => {
+            Some(Duration::from_secs(1))
+        }
         _ => None,
     })
 }
