@@ -74,17 +74,18 @@ impl std::fmt::Display for Dialect {
 }
 
 /// The tokens that an answer says it used. `None` where it has not said.
+// Small, since it travels inline in every answer: four billion tokens are enough for one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
     /// Tokens of the prompt, cached ones included.
-    pub input: Option<u64>,
+    pub input: Option<u32>,
     /// Tokens of the answer, reasoning included.
-    pub output: Option<u64>,
+    pub output: Option<u32>,
     /// Tokens of the prompt that came from a cache.
-    pub cached: Option<u64>,
+    pub cached: Option<u32>,
     /// Tokens of the answer that were reasoning.
-    pub reasoning: Option<u64>,
+    pub reasoning: Option<u32>,
 }
 
 impl Usage {

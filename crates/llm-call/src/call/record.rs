@@ -100,16 +100,13 @@ impl Record {
             _ => Certainty::Estimated,
         };
         let estimate = || self.call.facts().map_or(0, |facts| facts.input_tokens);
+        let reported = usage.output.map_or(0, u64::from);
         Some(Billed {
-            input: usage.input.unwrap_or_else(estimate),
-            output: usage
-                .output
-                .unwrap_or_default()
-                .max(if certainty == Certainty::Reported {
-                    0
-                } else {
-                    counted
-                }),
+            input: usage.input.map_or_else(estimate, u64::from),
+            output: match certainty {
+                Certainty::Reported => reported,
+                _ => reported.max(counted),
+            },
             certainty,
         })
     }

@@ -25,8 +25,8 @@ pub(super) struct Notes {
     index: u64,
     choice: Option<Finish>,
     /// Tokens that the provider counts beside the others: by cache, by thoughts.
-    cache: u64,
-    thoughts: u64,
+    cache: u32,
+    thoughts: u32,
     /// The text is an OpenAI response object, whose status is a finish.
     response: bool,
     status: Option<Finish>,
@@ -297,6 +297,7 @@ impl Notes {
     fn usage(&mut self, path: &[Step], value: Value<'_>) {
         use Step::*;
         let Some(count) = value.count() else { return };
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         let usage = &mut self.usage;
         match path {
             [Tokens, InputTokens]
