@@ -1,0 +1,103 @@
+//! [`Lesson`]: what one call teaches about the targets it went to.
+
+use llm_call::{Call, Cause, Entry, Kind, State};
+use tokio::time::Instant;
+
+use crate::{Hedges, hedges::Times};
+
+/// The copies of one call, until they have been learned from: when it is answered, else on drop,
+/// after the copies themselves.
+#[derive(Debug)]
+pub(crate) struct Lesson {
+    pub(crate) hedges: Hedges,
+    pub(crate) call: Call,
+    /// Whether the answer is asked for in one piece.
+    pub(crate) whole: bool,
+    /// Which copy of a hedged request the first copy is; 0 unless a layer above hedges too.
+    pub(crate) own: u32,
+    /// The same of the hedge, once there is one.
+    pub(crate) hedge: Option<u32>,
+    /// Earlier copies belong to somebody else.
+    since: Instant,
+    open: bool,
+}
+
+impl Lesson {
+    pub(crate) fn new(hedges: Hedges, call: Call, whole: bool, own: u32) -> Lesson {
+        Lesson {
+            hedges,
+            call,
+            whole,
+            own,
+            hedge: None,
+            since: Instant::now(),
+            open: true,
+        }
+    }
+
+    /// The call was answered, and all other copies are gone.
+    pub(crate) fn answered(&mut self, state: &State) {
+        self.open = false;
+        let now = Instant::now();
+        let times = Times {
+            target: state.target().cloned(),
+            whole: self.whole,
+        };
+        match state.first_token() {
+            Some(at) => {
+                let after = at.saturating_duration_since(state.started());
+                self.hedges.answered(&times, after, now);
+            }
+            // Committed for another reason than a token.
+            None => {
+                let after = now.saturating_duration_since(state.started());
+                self.hedges.left(&times, after, now);
+            }
+        }
+        // Most calls are one attempt, and need no look at the ledger.
+        if self.call.sent() > 1 {
+            self.learn_from_left(now);
+        }
+    }
+
+    /// Learns from the copies that were dropped. The one that answered is not among them: it is
+    /// under way, or has ended as a success.
+    fn learn_from_left(&self, now: Instant) {
+        let since = self.since.saturating_duration_since(self.call.opened());
+        for entry in self.call.ledger().sent() {
+            let is_own = entry.hedge == self.own || Some(entry.hedge) == self.hedge;
+            let Some(ended) = entry.ended else { continue };
+            if !is_own || entry.opened < since || !was_left(entry) {
+                continue;
+            }
+            let times = Times {
+                target: entry.target.clone(),
+                whole: self.whole,
+            };
+            match entry.first_token {
+                Some(at) => {
+                    let after = at.saturating_sub(entry.opened);
+                    self.hedges.answered(&times, after, now);
+                }
+                None => {
+                    let after = ended.saturating_sub(entry.opened);
+                    self.hedges.left(&times, after, now);
+                }
+            }
+        }
+    }
+}
+
+/// Whether somebody stopped waiting. What failed by itself says nothing of how long an answer takes.
+fn was_left(entry: &Entry) -> bool {
+    entry.cause == Some(Cause::HedgeLost)
+        || matches!(entry.kind, Some(Kind::Cancelled | Kind::TimedOut(_)))
+}
+
+impl Drop for Lesson {
+    fn drop(&mut self) {
+        if self.open && self.call.sent() > 0 {
+            self.learn_from_left(Instant::now());
+        }
+    }
+}
