@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub without_token: u64,
     /// Hedges that were started.
     pub hedges: u64,
-    /// Those of them that answered first.
+    /// Those of them that gave the answer.
     pub won: u64,
     /// Those of them that were never sent (no target was free, a circuit open, a bulkhead full, or
     /// the first copy answered before they were ready). Their tokens went back.

@@ -8,12 +8,13 @@ use common::*;
 use http::Request;
 use http_body_util::BodyExt;
 use llm_call::{
-    Answer, Attempt, Call, CallSettings, Cause, Certainty, Facts, Kind, Phase, Refusal, ResponseExt,
+    Answer, Attempt, Call, CallSettings, Cause, Certainty, Error, Facts, Kind, PeekLayer, Phase,
+    ResponseExt,
 };
 use llm_chaos::testing::{BodyStep, Live, Respond, Strict, service};
 use llm_hedge::{HedgeLayer, Hedges, Settings};
 use tokio::time::Instant;
-use tower::{Layer, ServiceExt};
+use tower::{Layer, ServiceExt, service_fn};
 
 #[tokio::test(start_paused = true)]
 async fn a_late_first_token_is_hedged_and_the_first_good_one_wins() {
@@ -121,14 +122,14 @@ async fn h03_a_token_that_is_gone_meanwhile_neither_fails_nor_delays_the_call() 
     let client = service([token_after(8_000)]);
     let gauges = client.gauges();
     let stack = stack(&hedges, client);
-    let policy_twice = [call(), call()];
-    let [one, two] = policy_twice
+    let calls = [call(), call()];
+    let [one, two] = calls
         .each_ref()
         .map(|call| stack.clone().oneshot(request_of(call)));
     assert_eq!(hedges.balance(None), 0.5);
     let (one, two) = tokio::join!(one, two);
     assert!(one.unwrap().outcome().is_success() && two.unwrap().outcome().is_success());
-    assert_eq!(policy_twice[0].opened().elapsed(), seconds(8));
+    assert_eq!(calls[0].opened().elapsed(), seconds(8));
     // The second call came to 1.5 tokens when the first had not taken its own yet.
     assert_eq!(gauges.calls(), 3);
     let snapshot = hedges.snapshot();
@@ -293,7 +294,7 @@ async fn h06_the_loser_is_gone_before_the_winner_is_returned() {
         (token_after(4_000), token_after(60_000)),
         (Respond::hang(), token_after(1_000)),
     ] {
-        let hangs = matches!(format!("{first:?}"), text if text.contains("Hang"));
+        let hangs = format!("{first:?}").contains("Hang");
         let client = service([first, hedge]);
         let gauges = client.gauges();
         let answer = stack(&free(), client).oneshot(request_of(&call())).await;
@@ -355,11 +356,12 @@ async fn h08_each_copy_is_learned_from_once_and_failures_are_not() {
         let targets = hedges.snapshot().targets;
         targets.iter().map(|times| times.samples).sum()
     };
-    let call_ = call();
+    let dropped_call = call();
     let hanging = stack(&hedges, service([Respond::hang()]));
-    let dropped = tokio::time::timeout(seconds(5), hanging.oneshot(request_of(&call_))).await;
+    let dropped =
+        tokio::time::timeout(seconds(5), hanging.oneshot(request_of(&dropped_call))).await;
     assert!(dropped.is_err());
-    assert_eq!((call_.sent(), samples(&hedges)), (2, 2.0));
+    assert_eq!((dropped_call.sent(), samples(&hedges)), (2, 2.0));
     // Failures of their own.
     let failing = stack(&hedges, service([status_after(500, 10)]));
     (failing.oneshot(request_of(&call())).await).unwrap();
@@ -371,20 +373,41 @@ async fn h08_each_copy_is_learned_from_once_and_failures_are_not() {
     // The same call once more, as a layer above may send it: what is known of it stays.
     let quick = stack(&hedges, service([token_after(10)]));
     tokio::time::sleep(millis(1)).await;
-    (quick.oneshot(request_of(&call_)).await).unwrap();
+    (quick.oneshot(request_of(&dropped_call)).await).unwrap();
     assert_eq!(samples(&hedges), 4.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn h08_a_copy_that_a_time_limit_ended_took_at_least_so_long() {
-    let client = service([Respond::hang()]);
-    let (hedges, call) = (free(), call());
-    let service = stack(&hedges, client);
-    let future = service.oneshot(request_of(&call));
-    assert!(tokio::time::timeout(seconds(2), future).await.is_err());
-    let first = call.clone();
-    first.set_cause_all(Cause::TimedOut(Phase::Deadline));
-    assert_eq!(hedges.snapshot().targets[0].samples, 1.0);
+    let client = service([Respond::hang(), token_after(400)]);
+    let policy = Settings::new().percent(100.0).min_samples(1);
+    let hedges = Hedges::with(policy.build().unwrap());
+    let call = call();
+    // As a limit on the first token of each attempt ends it.
+    let below = PeekLayer::new().layer(client);
+    let limited = service_fn(move |request: Request<String>| {
+        let (below, call) = (
+            below.clone(),
+            Call::clone(request.extensions().get().unwrap()),
+        );
+        async move {
+            let mut attempt = Box::pin(below.oneshot(request));
+            if let Ok(result) = tokio::time::timeout(seconds(2), &mut attempt).await {
+                return result;
+            }
+            let phase = Phase::FirstToken;
+            call.set_cause_all(Cause::TimedOut(phase));
+            drop(attempt);
+            Err(Error::new(Kind::TimedOut(phase)).into())
+        }
+    });
+    let stack = HedgeLayer::new(hedges.clone()).layer(limited);
+    let answer = stack.oneshot(request_of(&call)).await;
+    assert_eq!(kind(&answer), Kind::Success);
+    assert_eq!(call.opened().elapsed(), millis(2_400));
+    assert_eq!(hedges.snapshot().targets[0].samples, 2.0);
+    let delay = hedges.delay(None).as_secs_f64();
+    assert!((delay / 0.4 - 1.0).abs() < 0.02, "{delay}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -412,6 +435,25 @@ async fn h09_after_the_first_token_nothing_is_sent() {
     let answer = stack(&free(), client).oneshot(request_of(&call())).await;
     answer.unwrap().into_body().collect().await.unwrap();
     assert_eq!(gauges.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn h09_nor_while_a_layer_below_holds_the_first_token_back() {
+    let client = service([token_after(1_000)]);
+    let gauges = client.gauges();
+    let below = PeekLayer::new().layer(client);
+    let holding = service_fn(move |request: Request<String>| {
+        let below = below.clone();
+        async move {
+            let answer = below.oneshot(request).await;
+            tokio::time::sleep(seconds(10)).await;
+            answer
+        }
+    });
+    let hedges = free();
+    let stack = HedgeLayer::new(hedges.clone()).layer(holding);
+    stack.oneshot(request_of(&call())).await.unwrap();
+    assert_eq!((gauges.calls(), hedges.snapshot().skipped.begun), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -577,7 +619,7 @@ async fn h13_whole_answers_are_hedged_where_that_is_asked_for_by_times_of_their_
     call.set_facts(Facts::default());
     let hedges = free();
     let layer = HedgeLayer::new(hedges.clone()).whole_answers(true);
-    let stack = layer.layer(llm_call::PeekLayer::new().layer(Strict::new(client)));
+    let stack = layer.layer(PeekLayer::new().layer(Strict::new(client)));
     (stack.oneshot(request_of(&call)).await).unwrap();
     assert_eq!(call.opened().elapsed(), millis(3_100));
     let targets = hedges.snapshot().targets;
@@ -591,7 +633,7 @@ async fn h14_the_limit_on_the_input_is_the_largest_that_is_hedged() {
         let client = service([token_after(9_000), token_after(0)]);
         let gauges = client.gauges();
         let layer = HedgeLayer::new(free()).max_input_tokens(limit);
-        let stack = layer.layer(llm_call::PeekLayer::new().layer(client));
+        let stack = layer.layer(PeekLayer::new().layer(client));
         (stack.oneshot(request_of(&call())).await).unwrap();
         assert_eq!(gauges.calls(), calls);
     }
@@ -641,13 +683,4 @@ async fn alone_it_reads_from_the_request_whether_a_stream_is_asked_for() {
         stack.oneshot(request).await.unwrap();
         assert_eq!(gauges.calls(), calls, "{body}");
     }
-}
-
-#[test]
-fn refusals_are_what_the_docs_say() {
-    assert!(
-        !llm_call::Outcome::of(Kind::Refused(Refusal::NoTarget))
-            .verdict
-            .hedge
-    );
 }
