@@ -13,7 +13,7 @@ use llm_call::Target;
 use tokio::time::Instant;
 
 use crate::{
-    Policy, Snapshot, TargetTimes,
+    Measure, Policy, Snapshot, TargetTimes,
     budget::{Budget, TOKEN, Tenant},
     latency::Latency,
     recent::Recent,
@@ -33,11 +33,13 @@ const MOST_TARGETS: usize = 1_000;
 ///
 /// ```
 /// use std::time::Duration;
-/// use llm_hedge::Hedges;
+/// use llm_hedge::{Hedges, Measure};
 ///
 /// let hedges = Hedges::new();
-/// assert_eq!(hedges.delay(None), Duration::from_secs(3)); // nothing is known yet
-/// assert_eq!(hedges.balance(Some("acme")), 0.0);          // and nobody has paid
+/// // Nothing is known yet, and nobody has paid.
+/// let delay = hedges.delay(None, Measure::FirstToken);
+/// assert_eq!(delay, Some(Duration::from_secs(3)));
+/// assert_eq!(hedges.balance(Some("acme")), 0.0);
 /// hedges.pause(); // no hedge is sent until hedges.resume()
 /// ```
 ///
@@ -63,8 +65,7 @@ struct Shared {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Times {
     pub(crate) target: Option<Target>,
-    /// Of whole answers, which take longer than a first token.
-    pub(crate) whole: bool,
+    pub(crate) measure: Measure,
 }
 
 impl Hedges {
@@ -100,16 +101,14 @@ impl Hedges {
         self.0.paused.load(Ordering::Relaxed)
     }
 
-    /// How long a streamed call waits at a target before it is hedged, as of now; without a target,
-    /// that of requests that have none.
-    pub fn delay(&self, target: Option<&Target>) -> Duration {
-        let times = Times {
-            target: target.cloned(),
-            whole: false,
-        };
+    /// How long a call waits at a target before it is hedged, as of now; without a target, that of
+    /// requests that have none. `None`: too little is known to say.
+    pub fn delay(&self, target: Option<&Target>, measure: Measure) -> Option<Duration> {
+        let target = target.cloned();
         let learned = self.learned();
-        let known = learned.peek(&times).and_then(Latency::last_quantile);
-        self.0.policy.delay(known)
+        let latency = learned.peek(&Times { target, measure });
+        let known = latency.and_then(Latency::last_quantile);
+        self.0.policy.delay(measure, known)
     }
 
     /// How many tokens a tenant has; without one, calls that have none. A hedge takes a whole token.
@@ -126,13 +125,13 @@ impl Hedges {
             .iter()
             .map(|(times, latency)| TargetTimes {
                 target: times.target.clone(),
-                whole: times.whole,
+                measure: times.measure,
                 samples: f64::from(latency.samples()),
-                delay: policy.delay(latency.last_quantile()),
+                delay: policy.delay(times.measure, latency.last_quantile()),
             })
             .collect();
         drop(learned);
-        targets.sort_by(|a, b| (&a.target, a.whole).cmp(&(&b.target, b.whole)));
+        targets.sort_by(|a, b| (&a.target, a.measure).cmp(&(&b.target, b.measure)));
         self.totals().snapshot(self.is_paused(), targets)
     }
 
@@ -141,11 +140,11 @@ impl Hedges {
     }
 
     /// The delay at a target, for a call that waits for it.
-    pub(crate) fn delay_of(&self, times: &Times, now: Instant) -> Duration {
+    pub(crate) fn delay_of(&self, times: &Times, now: Instant) -> Option<Duration> {
         let policy = &self.0.policy;
         let mut learned = self.learned();
         let latency = learned.get_or(times, || Latency::new(now));
-        policy.delay(latency.quantile(policy.ask, now))
+        policy.delay(times.measure, latency.quantile(policy.ask, now))
     }
 
     pub(crate) fn answered(&self, times: &Times, after: Duration, now: Instant) {

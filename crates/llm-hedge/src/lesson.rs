@@ -3,7 +3,7 @@
 use llm_call::{Call, Cause, Entry, Kind, State};
 use tokio::time::Instant;
 
-use crate::{Hedges, hedges::Times};
+use crate::{Hedges, Measure, hedges::Times};
 
 /// The copies of one call, until they have been learned from: when it is answered, else on drop,
 /// after the copies themselves.
@@ -11,8 +11,7 @@ use crate::{Hedges, hedges::Times};
 pub(crate) struct Lesson {
     pub(crate) hedges: Hedges,
     pub(crate) call: Call,
-    /// Whether the answer is asked for in one piece.
-    pub(crate) whole: bool,
+    pub(crate) measure: Measure,
     /// Which copy of a hedged request the first copy is; 0 unless a layer above hedges too.
     pub(crate) own: u32,
     /// The same of the hedge, once there is one.
@@ -23,11 +22,11 @@ pub(crate) struct Lesson {
 }
 
 impl Lesson {
-    pub(crate) fn new(hedges: Hedges, call: Call, whole: bool, own: u32) -> Lesson {
+    pub(crate) fn new(hedges: Hedges, call: Call, measure: Measure, own: u32) -> Lesson {
         Lesson {
             hedges,
             call,
-            whole,
+            measure,
             own,
             hedge: None,
             since: Instant::now(),
@@ -41,7 +40,7 @@ impl Lesson {
         let now = Instant::now();
         let times = Times {
             target: state.target().cloned(),
-            whole: self.whole,
+            measure: self.measure,
         };
         match state.first_token() {
             Some(at) => {
@@ -72,7 +71,7 @@ impl Lesson {
             }
             let times = Times {
                 target: entry.target.clone(),
-                whole: self.whole,
+                measure: self.measure,
             };
             match entry.first_token {
                 Some(at) => {

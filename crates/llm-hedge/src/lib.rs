@@ -16,6 +16,6 @@ pub use hedges::Hedges;
 pub use layer::HedgeLayer;
 pub use service::Hedge;
 pub use settings::{InvalidSettings, Policy, Settings};
-pub use snapshot::{Skipped, Snapshot, TargetTimes};
+pub use snapshot::{Measure, Skipped, Snapshot, TargetTimes};
 
 pub use llm_call::{IdentifyLayer, PeekLayer};

@@ -119,13 +119,16 @@ where
         Poll::Ready(())
     }
 
-    /// When the hedge of a copy is due; `None` where that is not before the deadline.
+    /// When the hedge of a copy is due; `None` where that is unknown or not before the deadline.
     fn due(&mut self, (target, sent): &(Option<Target>, Instant)) -> Option<Instant> {
         let times = Times {
             target: target.clone(),
-            whole: self.lesson.whole,
+            measure: self.lesson.measure,
         };
-        let delay = self.hedges().delay_of(&times, Instant::now());
+        let Some(delay) = self.hedges().delay_of(&times, Instant::now()) else {
+            self.skip(Skip::Unknown);
+            return None;
+        };
         let due = sent.checked_add(delay);
         let deadline = self.call().deadline();
         let due = due.filter(|due| deadline.is_none_or(|deadline| *due < deadline));

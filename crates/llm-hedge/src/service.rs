@@ -5,7 +5,7 @@ use llm_call::{Answer, Attempt, BoxError, Call};
 use tower_service::Service;
 
 use crate::{
-    Hedges, ResponseFuture,
+    Hedges, Measure, ResponseFuture,
     layer::Rules,
     lesson::Lesson,
     race::{Race, Spare},
@@ -62,7 +62,7 @@ impl<S> Hedge<S> {
         S: Service<Request<ReqB>> + Clone,
         ReqB: Clone,
     {
-        let whole = self.rules.admit(&call)?;
+        let measure = self.rules.admit(&call)?;
         let own = (request.extensions().get::<Attempt>()).map_or(0, |attempt| attempt.hedge);
         let tenant = call.tenant_name();
         let can_pay = !self.hedges.is_paused() && {
@@ -81,7 +81,7 @@ impl<S> Hedge<S> {
         if spare.is_some() {
             number(&call, request);
         }
-        let lesson = Lesson::new(self.hedges.clone(), call, whole, own);
+        let lesson = Lesson::new(self.hedges.clone(), call, measure, own);
         Some(Race::new(lesson, spare))
     }
 }
@@ -98,14 +98,18 @@ fn number<ReqB>(call: &Call, request: &mut Request<ReqB>) {
 }
 
 impl Rules {
-    /// Whether a call may be hedged: whether its answer is asked for in one piece, or `None`.
-    fn admit(&self, call: &Call) -> Option<bool> {
+    /// What a call waits for, if it may be hedged.
+    fn admit(&self, call: &Call) -> Option<Measure> {
         let facts = call.facts()?;
-        let whole = facts.streamed != Some(true);
-        let may = (self.whole_answers || !whole)
+        let measure = match facts.streamed {
+            Some(true) if facts.thinking => Measure::AfterThinking,
+            Some(true) => Measure::FirstToken,
+            _ => Measure::WholeAnswer,
+        };
+        let may = (self.whole_answers || measure != Measure::WholeAnswer)
             && facts.input_tokens <= self.max_input_tokens
             && !call.has_side_effects()
             && call.attempts_left() >= 2;
-        may.then_some(whole)
+        may.then_some(measure)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use crate::{budget::TOKEN, latency::Ask};
+use crate::{Measure, budget::TOKEN, latency::Ask};
 
 /// The weight that is left when the past is halved; more is not always known.
 const MOST_SAMPLES: u32 = 1_000;
@@ -81,7 +81,8 @@ impl Settings {
         self
     }
 
-    /// The delay until then. Default: 3 s. Not below [`floor`](Settings::floor).
+    /// The delay until then. Default: 3 s. Not below [`floor`](Settings::floor). Calls that think or
+    /// want a whole answer are not hedged until then, since their times tell nothing in advance.
     #[must_use]
     pub const fn first_delay(mut self, delay: Duration) -> Self {
         self.first_delay = delay;
@@ -96,8 +97,9 @@ impl Settings {
         self
     }
 
-    /// The longest delay, however slow a target is. Default: 10 s. A limit on the first token that is
-    /// shorter ends the attempt before it is hedged; set this below it where that should not be.
+    /// The longest delay before a first token, however slow a target is. Default: 10 s. A limit on
+    /// the first token that is shorter ends the attempt before it is hedged; set this below it where
+    /// that should not be. Calls that think or want a whole answer have no longest delay.
     #[must_use]
     pub const fn ceiling(mut self, delay: Duration) -> Self {
         self.ceiling = delay;
@@ -170,10 +172,13 @@ impl Policy {
     }
 
     /// The delay before a target is hedged of which this quantile is known.
-    pub(crate) fn delay(&self, known: Option<Duration>) -> Duration {
-        known.map_or(self.first_delay, |time| {
-            time.clamp(self.floor, self.ceiling)
-        })
+    pub(crate) fn delay(&self, measure: Measure, known: Option<Duration>) -> Option<Duration> {
+        match measure {
+            Measure::FirstToken => Some(known.map_or(self.first_delay, |time| {
+                time.clamp(self.floor, self.ceiling)
+            })),
+            Measure::AfterThinking | Measure::WholeAnswer => known.map(|time| time.max(self.floor)),
+        }
     }
 }
 
@@ -285,8 +290,18 @@ mod tests {
             (Some(ms(400)), 400),
             (Some(ms(60_000)), 10_000),
         ] {
-            assert_eq!(policy.delay(known), ms(delay));
+            assert_eq!(policy.delay(Measure::FirstToken, known), Some(ms(delay)));
         }
+        for measure in [Measure::AfterThinking, Measure::WholeAnswer] {
+            for known in [None, Some(ms(50)), Some(ms(60_000))] {
+                assert_eq!(policy.delay(measure, known), known);
+            }
+            assert_eq!(policy.delay(measure, Some(ms(1))), Some(ms(50)));
+        }
+    }
+
+    #[test]
+    fn the_bounds_themselves_work() {
         let ms = Duration::from_millis;
         for settings in [
             Settings::new().percent(0.0001),

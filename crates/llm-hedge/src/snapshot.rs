@@ -44,6 +44,8 @@ pub struct Skipped {
     pub attempts: u64,
     /// The hedges were paused meanwhile.
     pub paused: u64,
+    /// Too little was known of the target's times, of a call that thinks or wants a whole answer.
+    pub unknown: u64,
     /// The first token had come, and a layer below still held it back.
     pub begun: u64,
 }
@@ -54,12 +56,24 @@ pub struct Skipped {
 pub struct TargetTimes {
     /// The target; `None` for requests without one.
     pub target: Option<Target>,
-    /// Whether these are times of whole answers, rather than times to the first token.
-    pub whole: bool,
+    /// Which of its times.
+    pub measure: Measure,
     /// How many copies of requests it is known from; older ones count half, a quarter, and so on.
     pub samples: f64,
-    /// How long a call waits here before it is hedged.
-    pub delay: Duration,
+    /// How long a call waits here before it is hedged; `None` where too little is known to say.
+    pub delay: Option<Duration>,
+}
+
+/// What a call waits for. The times of each are known by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Measure {
+    /// The first token of a stream.
+    FirstToken,
+    /// The first token of a stream, from a model that is asked to think before it.
+    AfterThinking,
+    /// All of an answer that is not streamed.
+    WholeAnswer,
 }
 
 /// Why one hedge was not started.
@@ -70,6 +84,7 @@ pub(crate) enum Skip {
     Deadline,
     Attempts,
     Paused,
+    Unknown,
     Begun,
 }
 
@@ -85,6 +100,7 @@ pub(crate) struct Totals {
     deadline: Count,
     attempts: Count,
     paused: Count,
+    unknown: Count,
     begun: Count,
 }
 
@@ -109,6 +125,7 @@ impl Totals {
             Skip::Deadline => &self.deadline,
             Skip::Attempts => &self.attempts,
             Skip::Paused => &self.paused,
+            Skip::Unknown => &self.unknown,
             Skip::Begun => &self.begun,
         }
         .add();
@@ -128,6 +145,7 @@ impl Totals {
                 deadline: self.deadline.get(),
                 attempts: self.attempts.get(),
                 paused: self.paused.get(),
+                unknown: self.unknown.get(),
                 begun: self.begun.get(),
             },
             targets,

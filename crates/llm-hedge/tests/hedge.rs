@@ -4,17 +4,23 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::*;
 use http::Request;
 use http_body_util::BodyExt;
 use llm_call::{
     Answer, Attempt, Call, CallSettings, Cause, Certainty, Error, Facts, Kind, PeekLayer, Phase,
-    ResponseExt,
+    ResponseExt, Target,
 };
 use llm_chaos::testing::{BodyStep, Live, Respond, Strict, service};
-use llm_hedge::{HedgeLayer, Hedges, Settings};
+use llm_hedge::{HedgeLayer, Hedges, Measure, Settings};
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
+
+fn delay(hedges: &Hedges, target: Option<&Target>) -> Duration {
+    hedges.delay(target, Measure::FirstToken).unwrap()
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_late_first_token_is_hedged_and_the_first_good_one_wins() {
@@ -85,14 +91,14 @@ async fn h02_the_first_delay_until_enough_is_known() {
     let stack = stack(&hedges, client);
     for _ in 0..19 {
         (stack.clone().oneshot(request_of(&call())).await).unwrap();
-        assert_eq!(hedges.delay(None), seconds(3));
+        assert_eq!(delay(&hedges, None), seconds(3));
     }
     (stack.clone().oneshot(request_of(&call())).await).unwrap();
-    let delay = hedges.delay(None).as_secs_f64();
+    let delay = delay(&hedges, None).as_secs_f64();
     assert!((delay / 0.4 - 1.0).abs() < 0.02, "{delay}");
     assert_eq!(hedges.snapshot().hedges, 0);
     let times = &hedges.snapshot().targets[0];
-    assert_eq!((times.samples, times.whole), (20.0, false));
+    assert_eq!((times.samples, times.measure), (20.0, Measure::FirstToken));
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +110,7 @@ async fn h02_then_the_target_counts_by_its_own_times() {
     for _ in 0..20 {
         (stack.clone().oneshot(request_of(&call())).await).unwrap();
     }
-    let (delay, call) = (hedges.delay(None), call());
+    let (delay, call) = (delay(&hedges, None), call());
     (stack.oneshot(request_of(&call)).await).unwrap();
     let took = call.opened().elapsed();
     assert!(
@@ -343,8 +349,8 @@ async fn h08_the_winner_teaches_its_time_and_the_loser_at_least_its_age() {
     let samples: Vec<_> = targets.iter().map(|times| times.samples).collect();
     assert_eq!(samples, [1.0, 1.0]);
     // Of a it is known that it takes more than 3.4 s, which is no quantile.
-    assert_eq!(hedges.delay(Some(&target("a:m"))), seconds(3));
-    let delay = hedges.delay(Some(&target("b:m"))).as_secs_f64();
+    assert_eq!(delay(&hedges, Some(&target("a:m"))), seconds(3));
+    let delay = delay(&hedges, Some(&target("b:m"))).as_secs_f64();
     assert!((delay / 0.4 - 1.0).abs() < 0.02, "{delay}");
 }
 
@@ -406,7 +412,7 @@ async fn h08_a_copy_that_a_time_limit_ended_took_at_least_so_long() {
     assert_eq!(kind(&answer), Kind::Success);
     assert_eq!(call.opened().elapsed(), millis(2_400));
     assert_eq!(hedges.snapshot().targets[0].samples, 2.0);
-    let delay = hedges.delay(None).as_secs_f64();
+    let delay = delay(&hedges, None).as_secs_f64();
     assert!((delay / 0.4 - 1.0).abs() < 0.02, "{delay}");
 }
 
@@ -613,18 +619,45 @@ async fn h13_h14_only_what_may_be_sent_twice_is_hedged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn h13_whole_answers_are_hedged_where_that_is_asked_for_by_times_of_their_own() {
-    let client = service([whole_after(9_000), whole_after(100)]);
-    let call = Call::open(CallSettings::new());
-    call.set_facts(Facts::default());
+async fn h13_whole_answers_are_hedged_where_that_is_asked_for() {
+    h02_only_once_their_times_are_known(&|| whole_after(20_000), &Facts::default()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_think_have_times_of_their_own() {
+    let mut facts = streamed();
+    facts.thinking = true;
+    h02_only_once_their_times_are_known(&|| token_after(20_000), &facts).await;
+}
+
+async fn h02_only_once_their_times_are_known(slow: &dyn Fn() -> Respond, facts: &Facts) {
+    let mut answers = vec![slow(); 20];
+    answers.extend([Respond::hang(), whole_after(100)]);
+    let client = service(answers);
+    let gauges = client.gauges();
     let hedges = free();
     let layer = HedgeLayer::new(hedges.clone()).whole_answers(true);
     let stack = layer.layer(PeekLayer::new().layer(Strict::new(client)));
-    (stack.oneshot(request_of(&call)).await).unwrap();
-    assert_eq!(call.opened().elapsed(), millis(3_100));
-    let targets = hedges.snapshot().targets;
-    assert!(targets.len() == 1 && targets[0].whole);
-    assert_eq!(targets[0].samples, 2.0);
+    let send = || async {
+        let call = Call::open(CallSettings::new());
+        call.set_facts(facts.clone());
+        (stack.clone().oneshot(request_of(&call)).await).unwrap();
+        call.opened().elapsed().as_secs_f64()
+    };
+    for _ in 0..20 {
+        send().await;
+    }
+    assert_eq!(gauges.calls(), 20);
+    let took = send().await;
+    assert!((took / 20.1 - 1.0).abs() < 0.02, "{took}");
+    let snapshot = hedges.snapshot();
+    assert_eq!((snapshot.hedges, snapshot.skipped.unknown), (1, 20));
+    let [times] = &snapshot.targets[..] else {
+        panic!("{snapshot:?}");
+    };
+    assert!(times.measure != Measure::FirstToken);
+    assert_eq!(times.samples, 22.0);
+    assert_eq!(delay(&hedges, None), seconds(3));
 }
 
 #[tokio::test(start_paused = true)]
