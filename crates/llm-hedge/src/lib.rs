@@ -19,7 +19,8 @@
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 //! # let token = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
-//! # let answer = Respond::ok([token]).header("content-type", "text/event-stream");
+//! # let end = "data: [DONE]\n\n";
+//! # let answer = Respond::ok([token, end]).header("content-type", "text/event-stream");
 //! # let client = service([Respond::hang(), answer]);
 //!
 //! // Here each call pays for a hedge of its own; by default ten calls pay for one.
