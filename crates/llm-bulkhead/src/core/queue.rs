@@ -1,6 +1,6 @@
 //! Who waits, how a call arrives, and how it leaves the queue.
 
-use std::{sync::Arc, task::Waker};
+use std::{sync::Arc, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
@@ -82,7 +82,7 @@ impl Core {
             (Some(latest), Some(deadline)) => latest.min(deadline),
             (Some(at), None) | (None, Some(at)) => at,
             // A century is for ever.
-            (None, None) => now + std::time::Duration::from_secs(100 * 365 * 24 * 60 * 60),
+            (None, None) => now + Duration::from_secs(100 * 365 * 24 * 60 * 60),
         };
         if expires <= now || !self.make_place(pool, tenant, wakes) {
             let full = self.full(pool, tenant, cost);
@@ -229,10 +229,13 @@ impl Core {
 
     /// The time of a waiter is over.
     pub(crate) fn expire(&mut self, waiter: usize, now: Instant, wakes: &mut Wakes) -> Answered {
+        let state = &mut self.waiters[waiter];
+        // It asks by itself, and what the sweep finds in this moment is still for it.
+        state.waker = None;
+        state.expires = now + Duration::from_nanos(1);
         self.sweep(now, wakes);
         let &Waiter { pool, tenant, .. } = &self.waiters[waiter];
         if matches!(self.waiters[waiter].state, Waits::Queued) {
-            self.waiters[waiter].waker = None;
             self.turn_away(waiter, wakes);
             self.dispatch(pool, now, wakes);
             self.tidy(pool, tenant);
@@ -264,6 +267,18 @@ impl Core {
             Waits::Refused(_) => {
                 self.waiters.remove(waiter);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+impl Waiter {
+    /// The permit of one that was served; `Some(None)` of one that was refused.
+    pub(super) fn granted(&self) -> Option<Option<usize>> {
+        match self.state {
+            Waits::Queued => None,
+            Waits::Granted(slot) => Some(Some(slot)),
+            Waits::Refused(_) => Some(None),
         }
     }
 }
