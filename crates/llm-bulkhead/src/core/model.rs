@@ -292,40 +292,35 @@ impl World {
             }
             heads.into_values().collect()
         };
-        let mut own = [true; 3];
-        let mut any = false;
-        let mut all = true;
-        for (pool, own) in own.iter_mut().enumerate() {
-            // Eligible: the tenant has room. If all eligible heads fit, one should have been served.
+        let (mut any, mut blocked) = (false, false);
+        for pool in 0..3 {
+            // Those whose tenant has room. Where each of them fits, one should have been served,
+            // unless one that fits its pool does not fit the whole and is waited for.
             let eligible: Vec<_> = heads
                 .iter()
                 .filter(|h| h.pool == pool)
                 .filter(|h| {
-                    let used: usize = self
+                    let tenant = (h.pool, h.tenant);
+                    let out = self
                         .out
                         .iter()
-                        .filter(|(_, o)| (o.pool, o.tenant) == (h.pool, h.tenant))
-                        .map(|(_, o)| o.cost)
-                        .sum();
-                    h.tenant == 0 || fits(used, h.cost, 3)
+                        .filter(|(_, o)| (o.pool, o.tenant) == tenant);
+                    h.tenant == 0 || fits(out.map(|(_, o)| o.cost).sum(), h.cost, 3)
                 })
                 .collect();
             let used = self.used(pool);
-            *own = !eligible.is_empty()
-                && eligible
-                    .iter()
-                    .all(|h| fits(used, h.cost, self.limits[pool]));
-            if *own {
-                any = true;
-                all &= eligible.iter().all(|h| {
-                    self.core
-                        .total
-                        .is_none_or(|limit| fits(total, h.cost, limit))
-                });
-            }
+            let fit = eligible
+                .iter()
+                .filter(|h| fits(used, h.cost, self.limits[pool]));
+            any |= !eligible.is_empty() && fit.clone().count() == eligible.len();
+            blocked |= fit.clone().any(|h| {
+                self.core
+                    .total
+                    .is_some_and(|limit| !fits(total, h.cost, limit))
+            });
         }
         assert!(
-            !any || !all,
+            !any || blocked,
             "K5: room and a waiter: {heads:?} {:?}",
             self.limits
         );
