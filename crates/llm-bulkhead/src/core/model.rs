@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    fn run(&mut self, step: Step) {
+    fn run(&mut self, step: &Step) {
         let mut wakes = Wakes::new();
         let watches: Vec<_> = self
             .out
@@ -154,7 +154,7 @@ impl World {
         let now = self.now;
         let mut freed = None;
         let mut admitted = None;
-        match step {
+        match *step {
             Step::Arrive {
                 pool,
                 tenant,
@@ -348,7 +348,7 @@ impl World {
             if self.out.is_empty() {
                 panic!("K5: {had:?} wait and nothing is under way");
             }
-            self.run(Step::Release(0));
+            self.run(&Step::Release(0));
         }
         assert_eq!(self.core.in_flight, 0);
         assert!(self.core.shares.is_empty());
@@ -371,7 +371,7 @@ proptest! {
                 *cost = 1;
             }
             let resized = matches!(step, Step::Resize(..) | Step::ResizeTotal(_));
-            world.run(step);
+            world.run(&step);
             // What was lowered below what is under way is checked again once it is not.
             let over = (0..3).any(|p| world.used(p) > world.limits[p])
                 || world.core.total.is_some_and(|t| world.core.in_flight > t);

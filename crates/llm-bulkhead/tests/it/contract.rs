@@ -163,8 +163,8 @@ async fn k02_a_panic_of_the_inner_service_gives_the_permit_back() {
             Ok::<_, std::io::Error>(http::Response::new(String::new()))
         }),
     );
-    let sent = tokio::spawn(stack.oneshot(request()));
-    assert!(sent.await.unwrap_err().is_panic());
+    let sent = std::panic::AssertUnwindSafe(stack.oneshot(request()));
+    assert!(futures_util::FutureExt::catch_unwind(sent).await.is_err());
     assert_eq!(bulkhead.snapshot().in_flight, 0);
 }
 
