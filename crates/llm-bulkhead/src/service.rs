@@ -1,0 +1,140 @@
+use std::{
+    fmt,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use llm_call::{Attempt, BoxError, Call, Target};
+use tower_service::Service;
+
+use crate::{
+    Bulkhead, BulkheadBody, ResponseFuture,
+    bulkhead::Entry,
+    layer::{Rules, Scope},
+    name::Names,
+};
+
+/// The service of [`BulkheadLayer`](crate::BulkheadLayer).
+///
+/// It is always ready: a clone that is ready and idle holds no permit, nor does it reserve anything
+/// of the inner service. A call that has its permit waits for a clone of that.
+#[derive(Clone)]
+pub struct BulkheadService<S> {
+    inner: S,
+    bulkhead: Bulkhead,
+    rules: Rules,
+}
+
+/// What a refusal says about its request.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) call: Option<Call>,
+    pub(crate) target: Option<Target>,
+}
+
+impl Origin {
+    fn of<B>(request: &Request<B>) -> Origin {
+        let attempt = request.extensions().get::<Attempt>();
+        Origin {
+            call: request.extensions().get::<Call>().cloned(),
+            target: attempt.and_then(|attempt| attempt.target.clone()),
+        }
+    }
+}
+
+impl<S> BulkheadService<S> {
+    pub(crate) fn new(inner: S, bulkhead: Bulkhead, rules: Rules) -> BulkheadService<S> {
+        BulkheadService {
+            inner,
+            bulkhead,
+            rules,
+        }
+    }
+
+    /// The pools.
+    pub fn bulkhead(&self) -> &Bulkhead {
+        &self.bulkhead
+    }
+
+    fn enter<B>(&self, request: Request<B>) -> (Request<B>, Entry) {
+        match &self.rules.scope {
+            Scope::Work => {
+                let call = request.extensions().get::<Call>();
+                let names = call.map(Names::of_call).unwrap_or_default();
+                let entry = self.enter_as(&names, call);
+                (request, entry)
+            }
+            Scope::Target => {
+                let attempt = request.extensions().get::<Attempt>();
+                let target = attempt.and_then(|attempt| attempt.target.as_ref());
+                let names = target.map(Names::of_target).unwrap_or_default();
+                let entry = self.enter_as(&names, request.extensions().get());
+                (request, entry)
+            }
+            Scope::Name(name) => {
+                let (parts, body) = request.into_parts();
+                let entry = {
+                    let name = name(&parts);
+                    let names = name.as_deref().map(Names::of_text).unwrap_or_default();
+                    self.enter_as(&names, parts.extensions.get())
+                };
+                (Request::from_parts(parts, body), entry)
+            }
+        }
+    }
+
+    fn enter_as(&self, names: &Names<'_>, call: Option<&Call>) -> Entry {
+        let cost = match (&self.rules.cost, call) {
+            (Some(cost), Some(call)) => cost(call).max(1) as usize,
+            _ => 1,
+        };
+        let tenant = call.and_then(Call::tenant_name);
+        let deadline = || call.and_then(Call::deadline);
+        self.bulkhead.enter(names, tenant, cost, deadline)
+    }
+}
+
+impl<S, ReqB, B> Service<Request<ReqB>> for BulkheadService<S>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<BulkheadBody<B>>;
+    type Error = BoxError;
+    type Future = ResponseFuture<S, ReqB>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<ReqB>) -> Self::Future {
+        let until = self.rules.until;
+        match self.enter(request) {
+            (request, Entry::Admitted(permit)) => {
+                ResponseFuture::admitted(permit, until, self.inner.clone(), request)
+            }
+            (request, Entry::Parked(place)) => {
+                let origin = Origin::of(&request);
+                ResponseFuture::parked(place, origin, until, self.inner.clone(), request)
+            }
+            (request, Entry::Refused(full)) => {
+                let Origin { call, target } = Origin::of(&request);
+                ResponseFuture::refused(full.refuse(call.as_ref(), target))
+            }
+        }
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for BulkheadService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BulkheadService")
+            .field("inner", &self.inner)
+            .field("bulkhead", &self.bulkhead)
+            .field("rules", &self.rules)
+            .finish()
+    }
+}
