@@ -22,6 +22,11 @@ fails over between targets, in the order given.
   --retries N                      most retries of one call on one target [2]
   --open DURATION                  how long a target that fails is not asked, less up to a fifth,
                                    before a few calls try it again        [10s]
+  --hedge PERCENT                  most second requests for 100 streams whose first token is late, for
+                                   each caller; 0 for none               [10]
+  --calls N                        most calls under way; as many may wait for up to 2 s [256]
+  --calls-per-key N                most of them with one caller's key    [64]
+  --calls-per-target N             most of them at one target            [128]
   --commit first-token|whole       when an answer is handed to the caller [first-token]
   --help                           this text
 
@@ -45,7 +50,7 @@ impl Upstream {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) upstreams: Vec<Upstream>,
@@ -55,6 +60,10 @@ pub(crate) struct Settings {
     pub(crate) deadline: Duration,
     pub(crate) retries: u32,
     pub(crate) open: Duration,
+    pub(crate) hedge: f64,
+    pub(crate) calls: usize,
+    pub(crate) calls_per_key: usize,
+    pub(crate) calls_per_target: usize,
     pub(crate) commit: Commit,
 }
 
@@ -73,6 +82,10 @@ impl Settings {
             deadline: Duration::from_secs(25),
             retries: 2,
             open: Duration::from_secs(10),
+            hedge: 10.0,
+            calls: 256,
+            calls_per_key: 64,
+            calls_per_target: 128,
             commit: Commit::FirstToken,
         };
         let mut parser = lexopt::Parser::from_args(args);
@@ -101,6 +114,14 @@ impl Settings {
                         .map_err(|_| format!("--retries {value}: give a number such as 2"))?;
                 }
                 "open" => settings.open = duration(&name, &value)?,
+                "hedge" => {
+                    settings.hedge = (value.parse().ok())
+                        .filter(|percent| (0.0..=100.0).contains(percent))
+                        .ok_or_else(|| format!("--hedge {value}: give a number from 0 to 100"))?;
+                }
+                "calls" => settings.calls = count(&name, &value)?,
+                "calls-per-key" => settings.calls_per_key = count(&name, &value)?,
+                "calls-per-target" => settings.calls_per_target = count(&name, &value)?,
                 "commit" => {
                     settings.commit = match value.as_str() {
                         "first-token" => Commit::FirstToken,
@@ -148,6 +169,13 @@ fn duration(name: &str, value: &str) -> Result<Duration, String> {
     }
 }
 
+fn count(name: &str, value: &str) -> Result<usize, String> {
+    match value.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("--{name} {value}: give a number such as 64")),
+    }
+}
+
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, upstream) in self.upstreams.iter().enumerate() {
@@ -169,6 +197,11 @@ impl fmt::Display for Settings {
             f,
             "retries on one target: {}; an open circuit is tried again after {:?}",
             self.retries, self.open
+        )?;
+        writeln!(
+            f,
+            "at once: {} calls, {} with one key, {} at one target; hedges: {} %",
+            self.calls, self.calls_per_key, self.calls_per_target, self.hedge
         )?;
         write!(f, "commit: {:?}", self.commit)
     }
@@ -209,6 +242,14 @@ mod tests {
             ("--target a=u --commit late", "first-token or whole"),
             ("--target a=u --retries many", "--retries many"),
             ("--target a=u --open 0s", "--open 0s"),
+            ("--target a=u --hedge 101", "--hedge 101"),
+            ("--target a=u --hedge some", "--hedge some"),
+            ("--target a=u --calls 0", "--calls 0"),
+            ("--target a=u --calls-per-key -1", "--calls-per-key -1"),
+            (
+                "--target a=u --calls-per-target few",
+                "--calls-per-target few",
+            ),
             ("--target a=u --listen x", "--listen x"),
             ("--target a=u --what 1", "--what"),
             ("stray", "stray"),
