@@ -6,7 +6,8 @@ use tower_layer::Layer;
 
 use crate::{Bulkhead, BulkheadService};
 
-type NameOf = Arc<dyn for<'a> Fn(&'a Parts) -> Option<Cow<'a, str>> + Send + Sync>;
+/// Names the pool of a request.
+pub(crate) type NameOf = Arc<dyn for<'a> Fn(&'a Parts) -> Option<Cow<'a, str>> + Send + Sync>;
 type CostOf = Arc<dyn Fn(&Call) -> u32 + Send + Sync>;
 
 /// How long a call holds its permit.

@@ -12,7 +12,7 @@ use tower_service::Service;
 use crate::{
     Bulkhead, BulkheadBody, ResponseFuture,
     bulkhead::Entry,
-    layer::{Rules, Scope},
+    layer::{NameOf, Rules, Scope},
     name::Names,
 };
 
@@ -58,31 +58,27 @@ impl<S> BulkheadService<S> {
         &self.bulkhead
     }
 
-    fn enter<B>(&self, request: Request<B>) -> (Request<B>, Entry) {
-        match &self.rules.scope {
-            Scope::Work => {
-                let call = request.extensions().get::<Call>();
-                let names = call.map(Names::of_call).unwrap_or_default();
-                let entry = self.enter_as(&names, call);
-                (request, entry)
-            }
+    fn enter<B>(&self, request: &Request<B>) -> Entry {
+        let extensions = request.extensions();
+        let names = match &self.rules.scope {
             Scope::Target => {
-                let attempt = request.extensions().get::<Attempt>();
+                let attempt = extensions.get::<Attempt>();
                 let target = attempt.and_then(|attempt| attempt.target.as_ref());
-                let names = target.map(Names::of_target).unwrap_or_default();
-                let entry = self.enter_as(&names, request.extensions().get());
-                (request, entry)
+                target.map(Names::of_target)
             }
-            Scope::Name(name) => {
-                let (parts, body) = request.into_parts();
-                let entry = {
-                    let name = name(&parts);
-                    let names = name.as_deref().map(Names::of_text).unwrap_or_default();
-                    self.enter_as(&names, parts.extensions.get())
-                };
-                (Request::from_parts(parts, body), entry)
-            }
-        }
+            _ => extensions.get::<Call>().map(Names::of_call),
+        };
+        self.enter_as(&names.unwrap_or_default(), extensions.get())
+    }
+
+    fn enter_named<B>(&self, request: Request<B>, name: &NameOf) -> (Request<B>, Entry) {
+        let (parts, body) = request.into_parts();
+        let entry = {
+            let name = name(&parts);
+            let names = name.as_deref().map(Names::of_text).unwrap_or_default();
+            self.enter_as(&names, parts.extensions.get())
+        };
+        (Request::from_parts(parts, body), entry)
     }
 
     fn enter_as(&self, names: &Names<'_>, call: Option<&Call>) -> Entry {
@@ -113,15 +109,22 @@ where
 
     fn call(&mut self, request: Request<ReqB>) -> Self::Future {
         let until = self.rules.until;
-        match self.enter(request) {
-            (request, Entry::Admitted(permit)) => {
+        let (request, entry) = match &self.rules.scope {
+            Scope::Name(name) => self.enter_named(request, name),
+            Scope::Work | Scope::Target => {
+                let entry = self.enter(&request);
+                (request, entry)
+            }
+        };
+        match entry {
+            Entry::Admitted(permit) => {
                 ResponseFuture::admitted(permit, until, self.inner.clone(), request)
             }
-            (request, Entry::Parked(place)) => {
+            Entry::Parked(place) => {
                 let origin = Origin::of(&request);
                 ResponseFuture::parked(place, origin, until, self.inner.clone(), request)
             }
-            (request, Entry::Refused(full)) => {
+            Entry::Refused(full) => {
                 let Origin { call, target } = Origin::of(&request);
                 ResponseFuture::refused(full.refuse(call.as_ref(), target))
             }

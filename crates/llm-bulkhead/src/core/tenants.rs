@@ -12,6 +12,7 @@ pub(super) struct Tenant {
     pub(super) pool: usize,
     /// `None` for all calls without a tenant: they are not limited, and never forgotten.
     pub(super) name: Option<Arc<str>>,
+    hash: u64,
     pub(super) in_flight: usize,
     pub(super) waiting: List,
     pub(super) rejected: u64,
@@ -30,10 +31,11 @@ impl Linked for Tenant {
 }
 
 impl Tenant {
-    fn new(pool: usize, name: Option<Arc<str>>) -> Tenant {
+    fn new(pool: usize, name: Option<Arc<str>>, hash: u64) -> Tenant {
         Tenant {
             pool,
             name,
+            hash,
             in_flight: 0,
             waiting: List::default(),
             rejected: 0,
@@ -47,7 +49,7 @@ impl Tenant {
 
 impl Core {
     pub(super) fn add_nobody(&mut self, pool: usize) -> usize {
-        self.tenants.insert(Tenant::new(pool, None))
+        self.tenants.insert(Tenant::new(pool, None, 0))
     }
 
     /// The entry of a tenant in a pool.
@@ -69,19 +71,16 @@ impl Core {
         if let Some(&found) = by_tenant.find(hash, same) {
             return found;
         }
-        let tenant = tenants.insert(Tenant::new(pool, Some(name)));
-        by_tenant.insert_unique(hash, tenant, |&tenant| {
-            let tenant = &tenants[tenant];
-            random.hash_one((tenant.pool, tenant.name.as_deref().unwrap_or_default()))
-        });
+        let tenant = tenants.insert(Tenant::new(pool, Some(name), hash));
+        by_tenant.insert_unique(hash, tenant, |&tenant| tenants[tenant].hash);
         tenant
     }
 
     pub(super) fn forget_tenant(&mut self, tenant: usize) {
         // It may have been forgotten already, when its last waiter was refused.
         let Some(Tenant {
-            pool,
-            name: Some(name),
+            name: Some(_),
+            hash,
             in_flight: 0,
             waiting,
             ..
@@ -92,8 +91,7 @@ impl Core {
         if !waiting.is_empty() {
             return;
         }
-        let hash = self.random.hash_one((*pool, &**name));
-        if let Ok(found) = self.by_tenant.find_entry(hash, |&other| other == tenant) {
+        if let Ok(found) = self.by_tenant.find_entry(*hash, |&other| other == tenant) {
             found.remove();
         }
         self.tenants.remove(tenant);

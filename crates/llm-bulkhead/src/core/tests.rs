@@ -136,6 +136,28 @@ fn k04_who_leaves_the_ring_and_comes_back_stands_at_its_end() {
 }
 
 #[test]
+fn k11_who_leaves_the_ring_takes_nothing_of_its_turn_along() {
+    let mut b = Bench::new(Settings::new(patient(1)));
+    let slot = b.hold("x", "");
+    b.arrive("x", "a", 1);
+    b.arrive("x", "b", 4);
+    b.arrive("x", "b", 4);
+    // A turn is worth 4, and `a` has used 1 of it.
+    let (mut slot, tenant) = b.turn(slot);
+    assert_eq!(tenant, "a");
+    for _ in 0..8 {
+        b.park("x", "a");
+    }
+    let mut order = String::new();
+    for _ in 0..6 {
+        let (next, tenant) = b.turn(slot);
+        slot = next;
+        order.push_str(tenant);
+    }
+    assert_eq!(order, "baaaab");
+}
+
+#[test]
 fn k05_a_flood_of_tenants_with_one_call_each_starves_nobody() {
     let mut b = Bench::new(Settings::new(patient(1)));
     let mut slot = b.hold("x", "a");
