@@ -53,6 +53,22 @@ async fn the_copies_have_numbers_of_their_own_and_the_hedge_says_what_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_number_that_somebody_above_gave_stays_and_so_does_the_target() {
+    for (given, first, second) in [(0, 1, 2), (7, 7, 1)] {
+        let client = service([token_after(60_000), token_after(500)]);
+        let gauges = client.gauges();
+        let mut request = request_of(&call());
+        let attempt = Attempt::new(given).with_target(Some(target("a:m")));
+        request.extensions_mut().insert(attempt);
+        stack(&free(), client).oneshot(request).await.unwrap();
+        for (n, request) in [first, second].into_iter().zip(gauges.requests()) {
+            let attempt = request.extensions().get::<Attempt>().unwrap();
+            assert_eq!((attempt.n, &attempt.target), (n, &Some(target("a:m"))));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn h01_at_most_one_hedge_a_call_and_one_for_ten_calls() {
     let client = service([token_after(6_000)]);
     let gauges = client.gauges();
