@@ -133,6 +133,14 @@ mod tests {
     }
 
     #[test]
+    fn h01_what_comes_back_is_not_held_beyond_the_burst() {
+        let mut budget = Budget::new(TOKEN, TOKEN);
+        assert!(budget.deposit(&None) && budget.withdraw(&None) && budget.deposit(&None));
+        budget.give_back(&None);
+        assert_eq!(budget.balance(&None), TOKEN);
+    }
+
+    #[test]
     fn a_flood_of_tenants_makes_nobody_richer() {
         let mut budget = Budget::new(TOKEN, TOKEN);
         let mut seen = VecDeque::new();

@@ -55,16 +55,22 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        if this.race.is_none()
+            && let Some(first) = this.first.as_mut().as_pin_mut()
+        {
+            // Nothing is to be done with the result, and it is large to move.
+            return first.poll(cx);
+        }
         if let Some(first) = this.first.as_mut().as_pin_mut()
             && let Poll::Ready(result) = first.poll(cx)
         {
             // It takes its permit and its timers along before anything else happens.
             this.first.set(None);
             this.timer.set(None);
-            let settled = match this.race {
-                Some(race) => race.settle(Which::First, result, race.has_hedge()),
-                None => Some(result),
+            let Some(race) = this.race else {
+                return Poll::Ready(result);
             };
+            let settled = race.settle(Which::First, result, race.has_hedge());
             if let Some(result) = settled {
                 if let Some(race) = this.race.take() {
                     race.finish(&result);

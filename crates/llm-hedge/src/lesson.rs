@@ -1,6 +1,6 @@
 //! [`Lesson`]: what one call teaches about the targets it went to.
 
-use llm_call::{Call, Cause, Entry, Kind, State};
+use llm_call::{Call, Entry, Kind, State};
 use tokio::time::Instant;
 
 use crate::{Hedges, Measure, hedges::Times};
@@ -87,10 +87,9 @@ impl Lesson {
     }
 }
 
-/// Whether somebody stopped waiting. What failed by itself says nothing of how long an answer takes.
+/// Whether somebody stopped waiting: a race, a time limit, the caller. What failed by itself says nothing of how long an answer takes.
 fn was_left(entry: &Entry) -> bool {
-    entry.cause == Some(Cause::HedgeLost)
-        || matches!(entry.kind, Some(Kind::Cancelled | Kind::TimedOut(_)))
+    matches!(entry.kind, Some(Kind::Cancelled | Kind::TimedOut(_)))
 }
 
 impl Drop for Lesson {

@@ -11,7 +11,7 @@ use http::Request;
 use http_body_util::BodyExt;
 use llm_call::{
     Answer, Attempt, Call, CallSettings, Cause, Certainty, Error, Facts, Kind, PeekLayer, Phase,
-    ResponseExt, Target,
+    Refusal, ResponseExt, Target,
 };
 use llm_chaos::testing::{BodyStep, Live, Respond, Strict, service};
 use llm_hedge::{HedgeLayer, Hedges, Measure, Settings};
@@ -50,6 +50,22 @@ async fn the_copies_have_numbers_of_their_own_and_the_hedge_says_what_it_is() {
         .map(|attempt| (attempt.n, attempt.hedge))
         .collect();
     assert_eq!(attempts, [(1, 0), (2, 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_somebody_above_gave_stays_and_so_does_the_target() {
+    for (given, first, second) in [(0, 1, 2), (7, 7, 1)] {
+        let client = service([token_after(60_000), token_after(500)]);
+        let gauges = client.gauges();
+        let mut request = request_of(&call());
+        let attempt = Attempt::new(given).with_target(Some(target("a:m")));
+        request.extensions_mut().insert(attempt);
+        stack(&free(), client).oneshot(request).await.unwrap();
+        for (n, request) in [first, second].into_iter().zip(gauges.requests()) {
+            let attempt = request.extensions().get::<Attempt>().unwrap();
+            assert_eq!((attempt.n, &attempt.target), (n, &Some(target("a:m"))));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,6 +222,8 @@ async fn h04_in_the_same_instant_the_first_copy_wins() {
     assert_eq!(hedges.snapshot().won, 0);
     let entries = call.ledger().entries;
     assert_eq!(entries[1].cause, Some(Cause::HedgeLost));
+    // The hedge was two seconds old when it lost.
+    assert_eq!(hedges.snapshot().targets[0].samples, 2.0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -490,6 +508,37 @@ async fn h10_where_there_is_no_other_the_token_goes_back_and_the_first_copy_goes
 }
 
 #[tokio::test(start_paused = true)]
+async fn h10_the_token_goes_back_as_soon_as_the_hedge_is_refused() {
+    let (router, _) = Router::new([("a:m", vec![token_after(6_000)])]);
+    let hedges = free();
+    let mut future = Box::pin(router.hedged(&hedges).oneshot(request_of(&call())));
+    assert!(tokio::time::timeout(seconds(4), &mut future).await.is_err());
+    assert_eq!(hedges.balance(None), 1.0);
+    future.await.unwrap();
+    assert_eq!((hedges.balance(None), hedges.snapshot().refused), (1.0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn h05_a_call_that_found_no_target_at_all_is_not_hedged() {
+    let (router, []) = Router::new([]);
+    let hedges = free();
+    let answer = router.hedged(&hedges).oneshot(request_of(&call())).await;
+    assert_eq!(kind(&answer), Kind::Refused(Refusal::NoTarget));
+    assert_eq!(hedges.snapshot().hedges, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_cancelled_before_forbids_no_hedge() {
+    let client = service([Respond::hang(), Respond::hang(), token_after(100)]);
+    let (hedges, call) = (free(), call());
+    let stack = stack(&hedges, client);
+    let left = stack.clone().oneshot(request_of(&call));
+    assert!(tokio::time::timeout(seconds(1), left).await.is_err());
+    let again = stack.oneshot(request_of(&call)).await;
+    assert_eq!((kind(&again), hedges.snapshot().won), (Kind::Success, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_clock_starts_again_when_the_first_copy_goes_elsewhere() {
     let (router, [_, b, c]) = Router::new([
         ("a:m", vec![status_after(500, 2_000)]),
@@ -715,5 +764,10 @@ async fn alone_it_reads_from_the_request_whether_a_stream_is_asked_for() {
             .unwrap();
         stack.oneshot(request).await.unwrap();
         assert_eq!(gauges.calls(), calls, "{body}");
+        // Each copy has a number, and the target that the request came with.
+        for (n, request) in (1..).zip(gauges.requests()).take_while(|_| calls == 2) {
+            let attempt = request.extensions().get::<Attempt>().unwrap();
+            assert_eq!((attempt.n, attempt.target.is_some()), (n, true));
+        }
     }
 }
