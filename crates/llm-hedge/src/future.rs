@@ -73,7 +73,7 @@ where
             let settled = race.settle(Which::First, result, race.has_hedge());
             if let Some(result) = settled {
                 if let Some(race) = this.race.take() {
-                    race.finish(&result);
+                    race.finish(Which::First, &result);
                 }
                 return Poll::Ready(result);
             }
@@ -94,7 +94,7 @@ where
         };
         this.first.set(None);
         if let Some(race) = this.race.take() {
-            race.finish(&result);
+            race.finish(Which::Hedge, &result);
         }
         Poll::Ready(result)
     }

@@ -1,4 +1,4 @@
-use llm_call::{IdentifyLayer, PeekLayer};
+use llm_call::PeekLayer;
 use tower_layer::Layer;
 
 use crate::{Hedge, Hedges};
@@ -46,9 +46,10 @@ impl HedgeLayer {
         self
     }
 
-    /// This layer with what it needs above and below, for a stack that has nothing else.
-    pub fn alone(self) -> (IdentifyLayer, HedgeLayer, PeekLayer) {
-        (IdentifyLayer::new(), self, PeekLayer::new())
+    /// This layer above a `PeekLayer` with default settings: for use without the rest of the family.
+    /// An `IdentifyLayer` above reads whether a stream is asked for.
+    pub fn alone(self) -> (HedgeLayer, PeekLayer) {
+        (self, PeekLayer::new())
     }
 }
 

@@ -5,8 +5,12 @@ use tokio::time::Instant;
 
 use crate::{Hedges, Measure, hedges::Times};
 
-/// The copies of one call, until they have been learned from: when it is answered, else on drop,
-/// after the copies themselves.
+/// What the first copy of a call has met, until it has been learned from: when it answers, else on
+/// drop, after the copies themselves.
+///
+/// Only first copies teach. They are a fair sample of all calls, which hedges are not: those are
+/// sent when somebody was slow, which is when everybody may be, and would make a target look the
+/// slower the more it is hedged.
 #[derive(Debug)]
 pub(crate) struct Lesson {
     pub(crate) hedges: Hedges,
@@ -34,7 +38,7 @@ impl Lesson {
         }
     }
 
-    /// The call was answered, and all other copies are gone.
+    /// The first copy answered, and the other one is gone.
     pub(crate) fn answered(&mut self, state: &State) {
         self.open = false;
         let now = Instant::now();
@@ -59,14 +63,13 @@ impl Lesson {
         }
     }
 
-    /// Learns from the copies that were dropped. The one that answered is not among them: it is
-    /// under way, or has ended as a success.
+    /// Learns from attempts that were given up. One that answered is not among them: it is under way,
+    /// or has ended as a success.
     fn learn_from_left(&self, now: Instant) {
         let since = self.since.saturating_duration_since(self.call.opened());
         for entry in self.call.ledger().sent() {
-            let is_own = entry.hedge == self.own || Some(entry.hedge) == self.hedge;
             let Some(ended) = entry.ended else { continue };
-            if !is_own || entry.opened < since || !was_left(entry) {
+            if entry.hedge != self.own || entry.opened < since || !was_left(entry) {
                 continue;
             }
             let times = Times {
@@ -87,7 +90,8 @@ impl Lesson {
     }
 }
 
-/// Whether somebody stopped waiting: a race, a time limit, the caller. What failed by itself says nothing of how long an answer takes.
+/// Whether somebody stopped waiting: a race, a time limit, the caller. What failed by itself says
+/// nothing of how long an answer takes.
 fn was_left(entry: &Entry) -> bool {
     matches!(entry.kind, Some(Kind::Cancelled | Kind::TimedOut(_)))
 }

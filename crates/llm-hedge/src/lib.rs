@@ -10,6 +10,7 @@
 //! # Example
 //!
 //! ```
+//! use llm_call::IdentifyLayer;
 //! use llm_hedge::{HedgeLayer, Hedges, Settings};
 //! use tower::{ServiceBuilder, ServiceExt};
 //! # use std::time::Duration;
@@ -26,6 +27,7 @@
 //! // Here each call pays for a hedge of its own; by default ten calls pay for one.
 //! let hedges = Hedges::with(Settings::new().percent(100.0).build()?); // keep a clone
 //! let service = ServiceBuilder::new()
+//!     .layer(IdentifyLayer::new()) // reads whether a stream is asked for
 //!     .layer(HedgeLayer::new(hedges.clone()).alone())
 //!     .service(client);
 //!
@@ -43,7 +45,8 @@
 //! helps against a slow replica and not against a slow provider.
 //!
 //! ```text
-//! IdentifyLayer > DeadlineLayer > HedgeLayer > FailoverLayer > RetryLayer > BreakerLayer > TimeoutLayer > PeekLayer > client
+//! IdentifyLayer > DeadlineLayer > HedgeLayer > FailoverLayer > RetryLayer > BreakerLayer
+//!     > TimeoutLayer > PeekLayer > client
 //! ```
 //!
 //! # When a call is hedged
@@ -85,9 +88,10 @@
 //!
 //! A loser is dropped before its first token, so its time is not known; left out, it would make its
 //! target look fast. It counts as *at least* as long as it was waited for, after Kaplan and Meier,
-//! and so does a copy that a time limit or the caller ended. So what is known of a target does not
-//! depend on how often it is hedged. Answers of the last 2,000 count, and older ones less by the
-//! hour.
+//! and so does a copy that a time limit or the caller ended. Hedges themselves teach nothing: they are
+//! sent when something was slow, and would make their target look as slow as that. So what is known of
+//! a target does not depend on how often it is hedged. The last 2,000 calls count, and older ones less
+//! by the hour.
 //!
 //! # Streaming
 //!

@@ -254,10 +254,11 @@ where
     }
 
     /// The call returns this, and the first copy is gone: so is the hedge, and all is learned.
-    pub(crate) fn finish(mut self, result: &Result<Response<B>, BoxError>) {
+    pub(crate) fn finish(mut self, which: Which, result: &Result<Response<B>, BoxError>) {
         self.hedge = None;
         self.kept = None;
-        if let Ok(answer) = result
+        if which == Which::First
+            && let Ok(answer) = result
             && answer.outcome().is_success()
         {
             self.lesson.answered(answer.body().state());
