@@ -211,12 +211,12 @@ async fn an_error_body_that_never_ends_does_not_hang_the_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_answer_is_kept_if_all_of_it_is_here() {
-    let large = Do::Bytes("x".repeat(100_000).into());
+    let page = || Do::Bytes("x".repeat(40_000).into());
     for (status, media, steps, kept) in [
         (503, JSON, vec![Do::Data("{\"error\":{}}")], true),
         (503, JSON, vec![Do::Data("{\"err"), Do::Hang], true),
         (200, SSE, vec![Do::Data(ERROR), Do::Hang], false),
-        (500, "text/html", vec![large], false),
+        (500, "text/html", vec![page(), page(), page()], false),
         (200, SSE, vec![Do::Data(HEL)], false),
     ] {
         let body = Script::new(steps);

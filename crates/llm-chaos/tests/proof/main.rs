@@ -13,5 +13,6 @@ mod caps;
 mod contract;
 mod crowd;
 mod drops;
+mod order;
 mod rows;
 mod world;
