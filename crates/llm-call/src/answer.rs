@@ -30,8 +30,8 @@ pub trait Answer: Body<Data = Bytes, Error = BoxError> {
     fn state(&self) -> &State;
 
     /// Ends this answer now: the transport is dropped, every guard below is told `ending`, and
-    /// nothing more is read. An answer that has already ended keeps its ending; one whose content
-    /// is complete ends as complete.
+    /// nothing more is read. An answer that has already ended keeps its ending, and its bytes if all
+    /// of them are here; one whose content is complete ends as complete.
     fn cut(self: Pin<&mut Self>, ending: Ending);
 }
 
@@ -320,20 +320,26 @@ pub trait ResponseExt {
     /// What the answer was when it was committed: the classified truth, where the status may say
     /// 200 and mean an error.
     fn outcome(&self) -> Outcome;
-
-    /// Whether all of the answer is here, so that it holds no connection, and no permit of a layer
-    /// below. A large or encoded error, or a stream that began with an error event, has ended as an
-    /// answer while the rest of its bytes may still be on their way.
-    fn is_all_here(&self) -> bool;
 }
 
 impl<B: Answer> ResponseExt for http::Response<B> {
     fn outcome(&self) -> Outcome {
         self.body().state().outcome()
     }
+}
 
-    fn is_all_here(&self) -> bool {
-        let state = self.body().state();
-        state.ending().is_some() && self.body().size_hint().exact() == Some(state.bytes())
+/// A failed answer to keep while something else is tried, if all of it is here; else it is dropped.
+///
+/// What is kept holds no connection, and nothing that layers below hold until a body has been read,
+/// such as a permit: whoever sends again may need it. A large or encoded error, or a stream that
+/// began with an error event, has ended as an answer while the rest of its bytes may still be on
+/// their way: it is not kept.
+pub fn keep<B: Answer + Unpin>(mut answer: http::Response<B>) -> Option<http::Response<B>> {
+    let state = answer.body().state();
+    let here = state.bytes();
+    if state.ending().is_none() || answer.body().size_hint().exact() != Some(here) {
+        return None;
     }
+    Pin::new(answer.body_mut()).cut(Ending::Dropped);
+    Some(answer)
 }

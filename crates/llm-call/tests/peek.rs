@@ -15,7 +15,8 @@ use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
 use llm_call::{
-    Answer, Call, CallSettings, Cause, Commit, Ending, Guarded, Kind, PeekLayer, Phase, ResponseExt,
+    Answer, Call, CallSettings, Cause, Commit, Ending, Guarded, Kind, PeekLayer, Phase,
+    ResponseExt, keep,
 };
 use std::pin::Pin;
 use support::{
@@ -206,6 +207,34 @@ async fn an_error_body_that_never_ends_does_not_hang_the_call() {
         read(&mut answer.into_body()).await.text,
         "{\"error\":{\"mess"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_answer_is_kept_if_all_of_it_is_here() {
+    let page = || Do::Bytes("x".repeat(40_000).into());
+    for (status, media, steps, kept) in [
+        (503, JSON, vec![Do::Data("{\"error\":{}}")], true),
+        (503, JSON, vec![Do::Data("{\"err"), Do::Hang], true),
+        (200, SSE, vec![Do::Data(ERROR), Do::Hang], false),
+        (500, "text/html", vec![page(), page(), page()], false),
+        (200, SSE, vec![Do::Data(HEL)], false),
+    ] {
+        let body = Script::new(steps);
+        let live = body.live();
+        let answer = peek(PeekLayer::new(), response(status, media, body))
+            .await
+            .unwrap();
+        let ending = answer.body().state().ending();
+        let expected = answer.body().state().bytes();
+        let answer = keep(answer);
+        assert_eq!(answer.is_some(), kept, "{status} {media}");
+        assert_eq!(live.load(Ordering::SeqCst), 0);
+        if let Some(answer) = answer {
+            let mut body = answer.into_body();
+            assert_eq!(body.state().ending(), ending);
+            assert_eq!(read(&mut body).await.text.len() as u64, expected);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

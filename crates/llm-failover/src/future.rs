@@ -8,7 +8,7 @@ use std::{
 
 use http::{Request, Response};
 use llm_call::{
-    Answer, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal, ResponseExt,
+    Answer, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal, ResponseExt, keep,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -90,7 +90,7 @@ impl<S, ReqB, B> Future for ResponseFuture<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     type Output = Result<Response<B>, BoxError>;
 
@@ -117,7 +117,7 @@ impl<S, ReqB, B> ResponseFuture<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     /// Waits for the end of the attempt's share; the error it failed with then.
     fn poll_share(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BoxError> {
@@ -248,10 +248,8 @@ where
                 others,
                 is_last,
             } => {
-                // What holds a connection does not wait for what comes next.
-                if (this.answer.as_ref()).is_some_and(|answer| !answer.is_all_here()) {
-                    *this.answer = None;
-                }
+                // What holds a connection or a permit does not wait for what comes next.
+                *this.answer = this.answer.take().and_then(keep);
                 let Some(mut request) = plan.copy(is_last) else {
                     let error = give_up(&plan.call, this.failed, *this.last, None);
                     return Step::Return(Err(error));

@@ -29,7 +29,7 @@ impl<S, ReqB, B> Service<Request<ReqB>> for Failover<S>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     type Response = Response<B>;
     type Error = BoxError;

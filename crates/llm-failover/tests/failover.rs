@@ -340,7 +340,7 @@ async fn a_rate_limited_target_rests_until_its_reset_and_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_without_a_hint_doubles_and_is_a_guess() {
+async fn f05_a_rest_without_a_hint_doubles_and_begins_anew_after_a_success() {
     let targets = ab();
     let world = World::new([("a:m", &[Say::Status(429)]), ("b:m", &[Say::Answer])]);
     let service = world.service(&targets);

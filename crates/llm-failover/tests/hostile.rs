@@ -118,7 +118,7 @@ fn kind(result: Answering) -> Kind {
 }
 
 #[tokio::test(start_paused = true)]
-async fn f03_a_guess_is_broken_when_the_last_other_target_fails_in_the_same_call() {
+async fn f04_a_guess_is_broken_when_the_last_other_target_fails_in_the_same_call() {
     let targets = Targets::ordered(["a:m", "b:m"]).unwrap();
     let (world, log) = (
         world([("a:m", Status(503)), ("b:m", Status(429))]),

@@ -49,7 +49,7 @@ impl<S, ReqB, B> Future for ResponseFuture<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     type Output = Result<Response<B>, BoxError>;
 

@@ -7,7 +7,8 @@ use std::{
 
 use http::{Request, Response};
 use llm_call::{
-    Answer, Attempt, BoxError, Call, Cause, Error, Kind, Outcome, Phase, ResponseExt, Retry, Target,
+    Answer, Attempt, BoxError, Call, Cause, Error, Kind, Outcome, Phase, ResponseExt, Retry,
+    Target, keep,
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::util::Oneshot;
@@ -92,7 +93,7 @@ impl<S, ReqB, B> Race<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     /// The first copy is under way, alone: waits until its hedge is due, and starts it.
     pub(crate) fn poll_start(
@@ -303,16 +304,16 @@ fn is_fatal(outcome: Outcome) -> bool {
 }
 
 /// A failure to keep while the other copy runs.
-fn without_connection<B: Answer>(
+fn without_connection<B: Answer + Unpin>(
     result: Result<Response<B>, BoxError>,
     outcome: Outcome,
 ) -> Result<Response<B>, BoxError> {
     match result {
-        Ok(answer) if !answer.is_all_here() => {
+        Ok(answer) => {
             let target = answer.body().state().target().cloned();
-            Err(Error::from(outcome).with_target(target).into())
+            keep(answer).ok_or_else(|| Error::from(outcome).with_target(target).into())
         }
-        result => result,
+        Err(error) => Err(error),
     }
 }
 

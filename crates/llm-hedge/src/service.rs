@@ -38,7 +38,7 @@ impl<S, ReqB, B> Service<Request<ReqB>> for Hedge<S>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     type Response = Response<B>;
     type Error = BoxError;

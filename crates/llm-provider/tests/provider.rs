@@ -225,3 +225,20 @@ async fn c03_the_contract_holds_and_a_drop_leaves_nothing() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn f09_what_is_sent_follows_from_the_request_and_its_target_alone() {
+    let layer = two();
+    let mut first = Vec::new();
+    for round in 0..3 {
+        for target in ["a:m", "b:m", "b:other:streaming"] {
+            let (parts, body) = sent(layer.clone(), request(Some(target))).await.unwrap();
+            let seen = (parts.method, parts.uri, parts.headers, body);
+            if round == 0 {
+                first.push((target, seen));
+            } else {
+                assert!(first.contains(&(target, seen)), "{target}");
+            }
+        }
+    }
+}

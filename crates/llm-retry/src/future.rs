@@ -10,6 +10,7 @@ use std::{
 use http::{Request, Response};
 use llm_call::{
     Answer, Attempt, BoxError, Cause, Error, Kind, Outcome, Phase, Refusal, ResponseExt, Retry,
+    keep,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -131,7 +132,7 @@ impl<S, ReqB, B> Future for ResponseFuture<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     type Output = Result<Response<RetryBody<B>>, BoxError>;
 
@@ -194,7 +195,7 @@ impl<S, ReqB, B> Plan<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     /// An attempt ended: what to return, or how to go on.
     fn settle(
@@ -231,11 +232,11 @@ where
             return ControlFlow::Break(result);
         };
         let last = match result {
-            Ok(answer) if !answer.is_all_here() => {
+            Ok(answer) => {
                 let target = answer.body().state().target().cloned();
-                Err(Error::from(outcome).with_target(target).into())
+                keep(answer).ok_or_else(|| Error::from(outcome).with_target(target).into())
             }
-            result => result,
+            Err(error) => Err(error),
         };
         self.last = Some(Box::new(last));
         ControlFlow::Continue((wait, future))

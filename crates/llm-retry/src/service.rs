@@ -33,7 +33,7 @@ impl<S, ReqB, B> Service<Request<ReqB>> for Retry<S>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
     ReqB: Clone,
-    B: Answer,
+    B: Answer + Unpin,
 {
     type Response = Response<RetryBody<B>>;
     type Error = BoxError;

@@ -121,3 +121,16 @@ async fn r02_with_half_of_the_answers_failing_retries_are_a_tenth_of_the_good_on
     assert!(retries * 10 <= good, "{retries} for {good}");
     assert!(retries * 10 + 10 >= good, "{retries} for {good}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn r08_a_planned_retry_has_already_paid() {
+    let budget = RetryBudget::new().refill(seconds(1_000_000));
+    let stack = default_stack(&budget, service([later("1000"), streamed()]));
+    let mut sent = pin!(stack.oneshot(request()));
+    let waiting = tokio::time::timeout(millis(900), &mut sent).await;
+    assert!(waiting.is_err());
+    assert_eq!(budget.balance(None), 2.0);
+    // Nor does it pay again once it is sent.
+    let _answer = sent.await.unwrap();
+    assert_eq!(budget.balance(None), 2.0);
+}

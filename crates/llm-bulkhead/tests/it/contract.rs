@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use http_body_util::BodyExt;
 use llm_bulkhead::{BulkheadLayer, Pool};
-use llm_call::{Kind, Refusal};
+use llm_call::{Kind, PeekLayer, Refusal, keep};
 use llm_chaos::testing::{BodyStep, Fuzzed, Respond, Strict, drop_fuzz, drop_fuzz_body, service};
 use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer};
@@ -227,4 +227,21 @@ fn it_is_send_and_sync_where_the_inner_service_is() {
         text.contains("default") && text.contains("BodyEnd"),
         "{text}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn k01_a_failed_answer_that_is_kept_holds_no_permit() {
+    let failed = Respond::status(http::StatusCode::SERVICE_UNAVAILABLE, ["{\"error\":{}}"])
+        .header("content-type", "application/json");
+    let bulkhead = shared(Pool::new(1));
+    let stack = ServiceBuilder::new()
+        .layer(BulkheadLayer::new(bulkhead.clone()))
+        .layer(PeekLayer::new())
+        .service(Strict::new(service([failed])));
+    let answer = stack.oneshot(request()).await.unwrap();
+    assert_eq!(bulkhead.snapshot().in_flight, 1);
+    let kept = keep(answer).unwrap();
+    assert_eq!(bulkhead.snapshot().in_flight, 0);
+    let body = kept.into_body().collect().await.unwrap();
+    assert_eq!(body.to_bytes(), "{\"error\":{}}");
 }

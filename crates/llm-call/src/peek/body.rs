@@ -422,9 +422,12 @@ where
 
     fn cut(self: Pin<&mut Self>, ending: Ending) {
         let this = self.get_mut();
-        this.transport = None;
-        this.held.clear();
-        this.failing = None;
+        // Of an answer that has ended and is all here nothing is taken away.
+        if this.state.ending.is_none() || this.transport.is_some() {
+            this.transport = None;
+            this.held.clear();
+            this.failing = None;
+        }
         let ending = this.state.ending_or(ending);
         this.end(ending);
     }

@@ -212,3 +212,11 @@ fn h08_hedging_does_not_change_what_is_learned() {
     let blind = mean(&simulate(1.0, false)) / off;
     assert!(blind < 0.9, "{blind}");
 }
+
+#[test]
+fn h08_after_a_hundred_thousand_answers_it_still_follows_the_day() {
+    let mut sample = vec![(0.1, true); 100_000];
+    sample.extend([(1.0, true); 5_000]);
+    let learned = learn(&sample).estimate(0.5).unwrap().as_secs_f64();
+    assert!((learned - 1.0).abs() < 0.02, "{learned}");
+}

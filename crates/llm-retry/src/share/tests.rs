@@ -257,42 +257,52 @@ fn any_terms() -> impl Strategy<Value = Terms> {
     (0..200u64, 0..12u64, 0..5u64).prop_map(|(percent, most, floor)| terms(percent, most, floor))
 }
 
+/// Compares a share with the model, from so many answered calls on.
+fn follow(terms: Terms, answered: u32, ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let mut now = Instant::now();
+    let mut share = Share::new(&terms);
+    let mut model = Model::new(terms);
+    for _ in 0..answered {
+        share.deposit(&terms, now);
+        model.deposit();
+    }
+    for op in ops {
+        match op {
+            Op::Pass(s) => {
+                now += seconds(s);
+                for _ in 0..s {
+                    model.second();
+                }
+            }
+            Op::Answered => {
+                share.deposit(&terms, now);
+                model.deposit();
+            }
+            Op::Plan => prop_assert_eq!(share.withdraw(&terms, now), model.withdraw()),
+            Op::Sent if model.planned > 0 => {
+                share.spend(&terms, now);
+                model.planned -= TOKEN;
+            }
+            Op::Dropped if model.planned > 0 => {
+                share.refund(&terms, now);
+                model.planned -= TOKEN;
+                model.tokens += TOKEN;
+            }
+            Op::Sent | Op::Dropped => {}
+        }
+        prop_assert_eq!(share.balance(&terms, now), model.tokens);
+        prop_assert!(model.tokens + model.planned <= terms.most);
+    }
+    Ok(())
+}
+
 proptest! {
     #[test]
     fn r06_a_share_is_what_the_naive_model_says(
         terms in any_terms(),
         ops in proptest::collection::vec(op(), 1..200),
     ) {
-        let mut now = Instant::now();
-        let mut share = Share::new(&terms);
-        let mut model = Model::new(terms);
-        for op in ops {
-            match op {
-                Op::Pass(s) => {
-                    now += seconds(s);
-                    for _ in 0..s {
-                        model.second();
-                    }
-                }
-                Op::Answered => {
-                    share.deposit(&terms, now);
-                    model.deposit();
-                }
-                Op::Plan => prop_assert_eq!(share.withdraw(&terms, now), model.withdraw()),
-                Op::Sent if model.planned > 0 => {
-                    share.spend(&terms, now);
-                    model.planned -= TOKEN;
-                }
-                Op::Dropped if model.planned > 0 => {
-                    share.refund(&terms, now);
-                    model.planned -= TOKEN;
-                    model.tokens += TOKEN;
-                }
-                Op::Sent | Op::Dropped => {}
-            }
-            prop_assert_eq!(share.balance(&terms, now), model.tokens);
-            prop_assert!(model.tokens + model.planned <= terms.most);
-        }
+        follow(terms, 0, ops)?;
     }
 
     #[test]
@@ -348,5 +358,17 @@ proptest! {
         let (paid, sent) = steps.iter().fold((0, 0), |(p, s), step| (p + step.3, s + step.4));
         let back = (now - start).as_secs() / REFILL;
         prop_assert!(sent <= terms.floor.min(terms.most) + paid + back * TOKEN);
+    }
+}
+
+proptest! {
+    // Each case begins with 10⁵ calls, so there are fewer.
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.div_ceil(64)))]
+    #[test]
+    fn r06_so_it_is_after_a_hundred_thousand_answered_calls(
+        terms in any_terms(),
+        ops in proptest::collection::vec(op(), 1..200),
+    ) {
+        follow(terms, 100_000, ops)?;
     }
 }
