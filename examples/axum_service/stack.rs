@@ -1,6 +1,9 @@
 //! The stack: one linear service, from the server's edge to the sockets.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
 
 use axum::Router;
 use http::{
@@ -8,8 +11,10 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
 use llm_breaker::{BreakerLayer, Breakers};
+use llm_bulkhead::{BulkheadLayer, Pool};
 use llm_call::{BoxError, CallSettings, IdentifyLayer, PeekLayer, RespondLayer};
 use llm_failover::{FailoverLayer, Targets};
+use llm_hedge::{HedgeLayer, Hedges};
 use llm_provider::{Provider, ProviderLayer};
 use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
@@ -54,15 +59,24 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         .open_for(settings.open)
         .open_max(settings.open)
         .build()?;
+    // No caller takes all places, and no target; a call that finds its target full goes to the next.
+    let callers = Pool::new(settings.calls).tenant_limit(settings.calls_per_key);
+    let callers = llm_bulkhead::Settings::new(callers).build()?;
+    let each = Pool::new(settings.calls_per_target).wait(Duration::ZERO);
+    let each = llm_bulkhead::Settings::each(each).build()?;
+    let hedges = hedges(settings.hedge)?;
     let service = ServiceBuilder::new()
         // A gateway within a company shows its callers which targets failed, and how. Before the
         // public, leave the details out.
         .layer(RespondLayer::new().details(true))
         .layer(IdentifyLayer::new().settings(by_key))
         .layer(DeadlineLayer::new(settings.deadline))
+        .layer(BulkheadLayer::new(callers))
+        .layer(HedgeLayer::new(hedges))
         .layer(FailoverLayer::new(targets))
         .layer(RetryLayer::new(RetryBudget::new()).retries(settings.retries))
         .layer(BreakerLayer::new(Breakers::with(circuit)))
+        .layer(BulkheadLayer::new(each).by_target())
         .layer(timeout)
         .layer(providers)
         .layer(PeekLayer::new().commit(settings.commit))
@@ -71,6 +85,17 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         router.route_service(path, service.clone())
     });
     Ok(router.fallback(unknown_path))
+}
+
+/// So many second requests in a hundred; paused for none.
+fn hedges(percent: f64) -> Result<Hedges, llm_hedge::InvalidSettings> {
+    if percent == 0.0 {
+        let hedges = Hedges::new();
+        hedges.pause();
+        return Ok(hedges);
+    }
+    let settings = llm_hedge::Settings::new().percent(percent);
+    Ok(Hedges::with(settings.build()?))
 }
 
 /// A 404 as OpenAI writes it, so that a client with a wrong base URL shows what is wrong.

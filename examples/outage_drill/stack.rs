@@ -6,8 +6,10 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use llm_breaker::{BreakerLayer, Breakers};
+use llm_bulkhead::{Bulkhead, BulkheadLayer, Pool};
 use llm_call::{Answer, BoxError, IdentifyLayer, PeekLayer};
 use llm_failover::{FailoverLayer, Targets};
+use llm_hedge::{HedgeLayer, Hedges};
 use llm_provider::{Provider, ProviderLayer};
 use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
@@ -44,13 +46,18 @@ pub(crate) fn stack(
         .layer(IdentifyLayer::new())
         // The most that a caller waits for a first token, whatever is tried meanwhile.
         .layer(DeadlineLayer::new(limits.deadline))
+        // Bounds what is under way; who finds no room waits a little, in turn with other tenants.
+        .layer(BulkheadLayer::new(pool(limits)?))
+        // Asks the other target as well when the first token is late: for one call in ten at most.
+        .layer(HedgeLayer::new(hedges(limits)?))
         // Chooses the target, and the next one when that has no first token to show.
         .layer(FailoverLayer::new(Targets::ordered([PRIMARY, SECONDARY])?))
         // A blip is ridden out on the same target; a retry costs a token of its budget.
         .layer(retry(limits))
         // A target that fails is not asked for a while. One circuit for each target.
         .layer(BreakerLayer::new(breakers.clone()))
-        // Here stands a bulkhead by target where you use one.
+        // No target takes all calls; one that finds its target full goes to the next.
+        .layer(BulkheadLayer::new(each_target()?).by_target())
         // The limits of one attempt, by phase.
         .layer(
             TimeoutLayer::new()
@@ -70,9 +77,28 @@ pub(crate) fn stack(
         .service(client))
 }
 
+/// A time on the play's clock.
+fn usual(limits: Limits, seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds).div_f64(limits.factor())
+}
+
+fn pool(limits: Limits) -> Result<Bulkhead, llm_bulkhead::InvalidSettings> {
+    llm_bulkhead::Settings::new(Pool::new(256).wait(usual(limits, 2.0))).build()
+}
+
+fn each_target() -> Result<Bulkhead, llm_bulkhead::InvalidSettings> {
+    llm_bulkhead::Settings::each(Pool::new(128).wait(Duration::ZERO)).build()
+}
+
+/// The usual hedges on the play's clock.
+fn hedges(limits: Limits) -> Result<Hedges, llm_hedge::InvalidSettings> {
+    let settings = llm_hedge::Settings::new().first_delay(usual(limits, 3.0));
+    Ok(Hedges::with(settings.build()?))
+}
+
 /// The usual retries on the play's clock.
 fn retry(limits: Limits) -> RetryLayer {
-    let usual = |seconds: f64| Duration::from_secs_f64(seconds).div_f64(limits.factor());
+    let usual = |seconds| usual(limits, seconds);
     RetryLayer::new(RetryBudget::new().refill(usual(10.0)))
         .backoff(limits.backoff / 2, usual(5.0))
         .hint_limit(usual(2.0))

@@ -69,6 +69,16 @@ async fn judge(case: &Case) -> Result<Got, String> {
             return Err(format!("the circuit still waits: {circuit:?}"));
         }
     }
+    for bulkhead in &asked.bulkheads {
+        let held = bulkhead.snapshot();
+        if held
+            .pools
+            .iter()
+            .any(|pool| pool.in_flight + pool.queued != 0)
+        {
+            return Err(format!("a permit is out: {held:?}"));
+        }
+    }
     // Nothing is left open at either server. One that never reads cannot notice.
     let left = Instant::now();
     loop {

@@ -7,11 +7,13 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper_util::{client::legacy, rt::TokioExecutor};
 use llm_breaker::{BreakerLayer, Breakers};
+use llm_bulkhead::{Bulkhead, BulkheadLayer, Pool, Settings};
 use llm_call::{
     BoxError, Call, CallSettings, IdentifyLayer, PeekLayer, RespondLayer, client, reqwest::Reqwest,
 };
 use llm_chaos::{ChaosProvider, Script};
 use llm_failover::{FailoverLayer, Targets};
+use llm_hedge::{HedgeLayer, Hedges};
 use llm_provider::{Provider, ProviderLayer};
 use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
@@ -83,6 +85,7 @@ pub(crate) struct Asked {
     pub(crate) got: Got,
     pub(crate) call: Call,
     pub(crate) breakers: Breakers,
+    pub(crate) bulkheads: [Bulkhead; 2],
     /// Kept, since a client that is dropped closes all of its connections.
     pub(crate) _stack: llm_call::Client,
 }
@@ -125,14 +128,20 @@ where
     let provider =
         |provider: &ChaosProvider| Provider::new(&format!("http://{}", provider.addr())).unwrap();
     let breakers = Breakers::new();
+    // One permit each: whatever holds one too long makes the call wait for ever.
+    let one = || Pool::new(1);
+    let bulkheads = [Settings::new(one()), Settings::each(one())].map(|set| set.build().unwrap());
     let stack = ServiceBuilder::new()
         .layer(IdentifyLayer::new())
         .layer(DeadlineLayer::new(ms(4000)))
+        .layer(BulkheadLayer::new(bulkheads[0].clone()))
+        .layer(HedgeLayer::new(Hedges::new()))
         .layer(FailoverLayer::new(
             Targets::ordered(["primary", "secondary"]).unwrap(),
         ))
         .layer(RetryLayer::new(RetryBudget::new()).least_attempt(ms(200)))
         .layer(BreakerLayer::new(breakers.clone()))
+        .layer(BulkheadLayer::new(bulkheads[1].clone()).by_target())
         .layer(
             TimeoutLayer::new()
                 .first_token(ms(1000))
@@ -169,6 +178,7 @@ where
         got: read(answer, streamed).await,
         call,
         breakers,
+        bulkheads,
         _stack: stack,
     }
 }
