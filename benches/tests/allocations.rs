@@ -7,22 +7,15 @@ use std::{cell::Cell, time::Duration};
 
 use allocation_counter::measure;
 use benches::{
-    EVENTS, Form, PRIMARY, SECOND, Upstream, answer, identified, open_circuit, read, refusal,
-    request,
+    EVENTS, Form, Req, Upstream, answer, committed, identified, open_circuit,
+    ours::{breaker, peek, retry, stack, targets},
+    read, refusal, request,
 };
-use bytes::Bytes;
-use http::{Request, Response};
+use http::Response;
 use http_body::Body;
-use http_body_util::Full;
-use llm_breaker::{BreakerLayer, Breakers};
-use llm_call::{BoxError, Call, CallSettings, IdentifyLayer, PeekLayer};
-use llm_failover::{FailoverLayer, Targets};
-use llm_provider::{Provider, ProviderLayer};
-use llm_retry::{RetryBudget, RetryLayer};
+use llm_call::{BoxError, Call, CallSettings, PeekLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
-use tower::{Layer, Service, ServiceBuilder};
-
-type Req = Request<Full<Bytes>>;
+use tower::{Layer, Service};
 
 /// Allocations of one call, its answer read to the end. The request and the answer are made before.
 fn of_call<S, B>(service: S, make: fn(Form) -> Req, form: Form) -> u64
@@ -96,8 +89,7 @@ where
 {
     let mut commit = || {
         Upstream::prepare(Form::Streamed);
-        let request = make(Form::Streamed);
-        Box::pin(answer(&mut service, request).into_body())
+        committed(&mut service, make(Form::Streamed))
     };
     // The first call may fill what later ones use.
     drop(commit());
@@ -110,46 +102,6 @@ where
 fn clone_of_the_request() -> u64 {
     let request = identified(Form::Whole);
     measure(|| drop(request.clone())).count_total
-}
-
-fn targets(count: usize) -> FailoverLayer {
-    FailoverLayer::new(Targets::ordered(&[PRIMARY, SECOND][..count]).unwrap())
-}
-
-fn retry() -> RetryLayer {
-    RetryLayer::new(RetryBudget::new())
-}
-
-fn breaker() -> BreakerLayer {
-    BreakerLayer::new(Breakers::new())
-}
-
-fn peek() -> llm_call::Peek<Upstream> {
-    PeekLayer::new().layer(Upstream)
-}
-
-fn stack()
--> impl Service<Req, Response = Response<impl Body<Data = Bytes, Error = BoxError>>, Error = BoxError>
-+ Clone {
-    let provider = |base| {
-        Provider::new(base)
-            .unwrap()
-            .bearer("sk-of-the-provider")
-            .unwrap()
-    };
-    let providers = ProviderLayer::new()
-        .provider("primary", provider("https://primary.local/v1"))
-        .provider("second", provider("https://second.local/v1"));
-    ServiceBuilder::new()
-        .layer(IdentifyLayer::new())
-        .layer(DeadlineLayer::default())
-        .layer(targets(2))
-        .layer(retry())
-        .layer(breaker())
-        .layer(TimeoutLayer::new())
-        .layer(providers)
-        .layer(PeekLayer::new())
-        .service(Upstream)
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{future, time::Duration};
 
-use benches::{Form, Frames, PRIMARY, Upstream, answer, read, request};
+use benches::{Form, PRIMARY, Req, Upstream, answer, read, request, upstream::Frames};
 use http::Response;
 use llm_call::BoxError;
 use seatbelt::{RecoveryInfo, ResilienceContext, breaker, retry as seatbelt_retry};
@@ -20,7 +20,6 @@ use tower_resilience_timelimiter::TimeLimiterLayer;
 use crate::rows::{
     Calls,
     Made::{self, Bare},
-    Req,
 };
 
 const LIMIT: Duration = Duration::from_secs(20);

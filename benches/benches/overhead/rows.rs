@@ -3,17 +3,13 @@
 use std::{cell::RefCell, rc::Rc};
 
 use benches::{
-    Form, Upstream, answer, identified, open_circuit, read, refusal, request,
+    Form, Req, Upstream, answer, identified, open_circuit, read, refusal, request,
     row::{BATCH, Row},
 };
-use bytes::Bytes;
-use http::{Request, Response};
+use http::Response;
 use http_body::Body;
-use http_body_util::Full;
 use llm_call::BoxError;
 use tower::Service;
-
-pub(crate) type Req = Request<Full<Bytes>>;
 
 /// Who makes the request of a row.
 #[derive(Clone, Copy)]
