@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     future::{Ready, ready},
+    num::NonZeroU32,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -20,9 +21,10 @@ use crate::{Form, Req, wire};
 #[derive(Debug)]
 pub struct Frames {
     frames: Arc<[Bytes]>,
-    next: usize,
+    // Small, since what a body holds is measured too.
+    next: u32,
     /// Before which frame it is pending once.
-    pause: Option<usize>,
+    pause: Option<NonZeroU32>,
 }
 
 impl Body for Frames {
@@ -33,17 +35,17 @@ impl Body for Frames {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.pause == Some(self.next) {
+        if self.pause.is_some_and(|pause| pause.get() == self.next) {
             self.pause = None;
             return Poll::Pending;
         }
-        let frame = self.frames.get(self.next).cloned();
+        let frame = self.frames.get(self.next as usize).cloned();
         self.next += 1;
         Poll::Ready(frame.map(|frame| Ok(Frame::data(frame))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.next >= self.frames.len()
+        self.pause.is_none() && self.next as usize >= self.frames.len()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -77,11 +79,11 @@ impl Upstream {
     }
 
     /// Puts down a stream that has to be waited for once, after this many frames.
-    pub fn prepare_pausing(frames: &Arc<[Bytes]>, after: usize) {
+    pub fn prepare_pausing(frames: &Arc<[Bytes]>, after: NonZeroU32) {
         Upstream::put(Form::Streamed, frames.clone(), Some(after));
     }
 
-    fn put(form: Form, frames: Arc<[Bytes]>, pause: Option<usize>) {
+    fn put(form: Form, frames: Arc<[Bytes]>, pause: Option<NonZeroU32>) {
         let media = match form {
             Form::Whole => "application/json",
             Form::Streamed => "text/event-stream",
