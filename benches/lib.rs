@@ -8,6 +8,7 @@
 )]
 
 pub mod ended;
+pub mod keys;
 pub mod ours;
 pub mod row;
 pub mod run;
@@ -104,9 +105,9 @@ pub fn identify<B>(request: &mut Request<B>, form: Form, target: &Target, settin
 }
 
 /// Makes the service ready and calls it; every step must be there at once.
-pub fn answer<S, B>(service: &mut S, request: Req) -> Response<B>
+pub fn answer<S, R, B>(service: &mut S, request: R) -> Response<B>
 where
-    S: Service<Req, Response = Response<B>>,
+    S: Service<R, Response = Response<B>>,
     S::Error: Into<BoxError>,
 {
     match call(service, request) {
@@ -116,9 +117,9 @@ where
 }
 
 /// The same for a call that must fail.
-pub fn refusal<S, B>(service: &mut S, request: Req) -> S::Error
+pub fn refusal<S, R, B>(service: &mut S, request: R) -> S::Error
 where
-    S: Service<Req, Response = Response<B>>,
+    S: Service<R, Response = Response<B>>,
 {
     match call(service, request) {
         Ok(_) => panic!("an answer, where none was put down"),
@@ -126,9 +127,9 @@ where
     }
 }
 
-fn call<S, B>(service: &mut S, request: Req) -> Result<Response<B>, S::Error>
+fn call<S, R>(service: &mut S, request: R) -> Result<S::Response, S::Error>
 where
-    S: Service<Req, Response = Response<B>>,
+    S: Service<R>,
 {
     let at_once = "nothing has to be waited for";
     let service = service.ready().now_or_never().expect(at_once)?;
@@ -150,9 +151,9 @@ where
 }
 
 /// Calls, and takes the body of an answer whose first token has come.
-pub fn committed<S, B>(service: &mut S, request: Req) -> Pin<Box<B>>
+pub fn committed<S, R, B>(service: &mut S, request: R) -> Pin<Box<B>>
 where
-    S: Service<Req, Response = Response<B>>,
+    S: Service<R, Response = Response<B>>,
     S::Error: Into<BoxError>,
 {
     Box::pin(answer(service, request).into_body())

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Response, header};
+use http::{Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use llm_call::BoxError;
 use tower_service::Service;
@@ -81,6 +81,18 @@ impl Upstream {
     /// Puts down a stream that has to be waited for once, after this many frames.
     pub fn prepare_pausing(frames: &Arc<[Bytes]>, after: NonZeroU32) {
         Upstream::put(Form::Streamed, frames.clone(), Some(after));
+    }
+
+    /// Puts down an answer that asks to be left alone for an hour.
+    pub fn prepare_rate_limit() {
+        Upstream::put(Form::Whole, wire::rate_limit(), None);
+        ANSWERS.with_borrow_mut(|answers| {
+            if let Some(Ok(answer)) = answers.last_mut() {
+                *answer.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+                let hour = header::HeaderValue::from_static("3600");
+                answer.headers_mut().insert(header::RETRY_AFTER, hour);
+            }
+        });
     }
 
     fn put(form: Form, frames: Arc<[Bytes]>, pause: Option<NonZeroU32>) {

@@ -31,6 +31,12 @@ pub fn openai(events: usize) -> Arc<[Bytes]> {
     in_frames(&texts.collect::<Vec<_>>())
 }
 
+/// What a provider says to a caller who asks too often.
+pub fn rate_limit() -> Arc<[Bytes]> {
+    const SAID: &str = r#"{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
+    [SAID.into()].into()
+}
+
 /// How a stream of OpenAI's begins, up to its first token.
 pub fn openai_beginning() -> Arc<[Bytes]> {
     in_frames(&[openai_role(), openai_event(r#"{"content":"A"}"#, "null")])
