@@ -14,6 +14,7 @@ pub mod row;
 pub mod run;
 pub mod samples;
 pub mod table;
+pub mod theirs;
 pub mod upstream;
 pub mod wire;
 

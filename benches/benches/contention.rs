@@ -26,13 +26,13 @@ use benches::{
     ended::{AtOnce, Ended},
     run::{self, Patience},
     samples::median,
+    theirs::seatbelt_breaker,
 };
 use futures_util::future::join_all;
-use http::{Request, Response};
+use http::Request;
 use llm_breaker::{BreakerLayer, Breakers};
 use llm_call::{Attempt, BoxError, Target};
-use seatbelt::{RecoveryInfo, ResilienceContext, breaker};
-use tick::Clock;
+use seatbelt::breaker;
 use tokio::runtime::Runtime;
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer};
 use tower_resilience_circuitbreaker::CircuitBreakerLayer;
@@ -48,7 +48,6 @@ const TRIES: usize = 20_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
 type Req = Request<()>;
-type Answered = Result<Response<Ended>, BoxError>;
 
 /// A layer under so many tasks.
 struct Row {
@@ -124,16 +123,7 @@ fn now() -> Instant {
 fn rows() -> Vec<Row> {
     let ours = || BreakerLayer::new(Breakers::new()).layer(AtOnce);
     let resilience = CircuitBreakerLayer::builder().build().unwrap();
-    let context: ResilienceContext<Req, Answered> = ResilienceContext::new(Clock::new_tokio());
-    let seatbelt = || {
-        breaker::Breaker::layer("breaker", &context)
-            .recovery_with(|result: &Answered, _| match result {
-                Ok(_) => RecoveryInfo::never(),
-                Err(_) => RecoveryInfo::retry(),
-            })
-            .rejected_input_error(|_, _| BoxError::from("the circuit is open"))
-    };
-    let by_id = seatbelt().breaker_id(|_| breaker::BreakerId::from(PRIMARY));
+    let by_id = seatbelt_breaker::<Req, Ended>().breaker_id(|_| breaker::BreakerId::from(PRIMARY));
     let limit = ConcurrencyLimitLayer::new(64);
     vec![
         Row::new("no layer", Targets::One, AtOnce),

@@ -1,13 +1,16 @@
 //! The nearest layers of others.
 
-use std::{future, time::Duration};
+use std::time::Duration;
 
-use benches::{Form, PRIMARY, Req, Upstream, answer, read, request, upstream::Frames};
+use benches::{
+    Form, PRIMARY, Req, Upstream, answer, read, request,
+    theirs::{HOUR, LIMIT, seatbelt_breaker, seatbelt_retry, tower_retry},
+    upstream::Frames,
+};
 use http::Response;
 use llm_call::BoxError;
-use seatbelt::{RecoveryInfo, ResilienceContext, breaker, retry as seatbelt_retry};
-use tick::Clock;
-use tower::{Layer, retry, timeout};
+use seatbelt::breaker;
+use tower::{Layer, timeout};
 use tower_http::timeout::ResponseBodyTimeoutLayer;
 use tower_resilience_circuitbreaker::{
     CircuitBreaker, CircuitBreakerConfigBuilder, CircuitBreakerLayer, DefaultClassifier,
@@ -21,13 +24,6 @@ use crate::rows::{
     Calls,
     Made::{self, Bare},
 };
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// Longer than a bench takes.
-const HOUR: Duration = Duration::from_secs(3600);
-
-type Answered = Result<Response<Frames>, BoxError>;
 
 pub(crate) fn layers(rows: &mut Calls) {
     timeouts(rows);
@@ -58,7 +54,7 @@ fn timeouts(rows: &mut Calls) {
 
 /// They would retry errors, of which there are none. All of them clone the request.
 fn retries(rows: &mut Calls) {
-    let service = retry::RetryLayer::new(OnError).layer(Upstream);
+    let service = tower_retry().layer(Upstream);
     rows.row("tower Retry", Bare, service);
     let layer = RetryLayer::<Req, Response<Frames>, BoxError>::builder();
     rows.row(
@@ -73,10 +69,7 @@ fn retries(rows: &mut Calls) {
         Bare,
         layer.build().layer(Upstream),
     );
-    let layer = seatbelt_retry::Retry::layer("retry", &context())
-        .clone_input()
-        .recovery_with(|result: &Answered, _| recovery(result));
-    rows.row("seatbelt Retry", Bare, layer.layer(Upstream));
+    rows.row("seatbelt Retry", Bare, seatbelt_retry().layer(Upstream));
 }
 
 fn breakers(rows: &mut Calls) {
@@ -118,41 +111,4 @@ fn by_time(calls: usize) -> CircuitBreaker<Upstream, DefaultClassifier> {
         read(answer(&mut service, request(Form::Whole)).into_body());
     }
     service
-}
-
-fn seatbelt_breaker() -> breaker::BreakerLayer<Req, Answered> {
-    breaker::Breaker::layer("breaker", &context())
-        .recovery_with(|result: &Answered, _| recovery(result))
-        .rejected_input_error(|_, _| BoxError::from("the circuit is open"))
-}
-
-fn context() -> ResilienceContext<Req, Answered> {
-    ResilienceContext::new(Clock::new_tokio())
-}
-
-fn recovery(result: &Answered) -> RecoveryInfo {
-    match result {
-        Ok(_) => RecoveryInfo::never(),
-        Err(_) => RecoveryInfo::retry(),
-    }
-}
-
-/// As any policy that can retry, it clones the request.
-#[derive(Clone, Debug)]
-struct OnError;
-
-impl<B> retry::Policy<Req, Response<B>, BoxError> for OnError {
-    type Future = future::Ready<()>;
-
-    fn retry(
-        &mut self,
-        _: &mut Req,
-        result: &mut Result<Response<B>, BoxError>,
-    ) -> Option<Self::Future> {
-        result.is_err().then(|| future::ready(()))
-    }
-
-    fn clone_request(&mut self, request: &Req) -> Option<Req> {
-        Some(request.clone())
-    }
 }
