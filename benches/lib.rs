@@ -7,6 +7,7 @@
     reason = "a bench that cannot go on has nothing better to do than to say why"
 )]
 
+pub mod calls;
 pub mod ended;
 pub mod keys;
 pub mod ours;

@@ -37,6 +37,12 @@ pub fn rate_limit() -> Arc<[Bytes]> {
     [SAID.into()].into()
 }
 
+/// A stream that is an error.
+pub fn error_event() -> Arc<[Bytes]> {
+    let event = r#"{"error":{"message":"The server had an error","type":"server_error","param":null,"code":null}}"#;
+    in_frames(&[format!("data: {event}\n\n")])
+}
+
 /// How a stream of OpenAI's begins, up to its first token.
 pub fn openai_beginning() -> Arc<[Bytes]> {
     in_frames(&[openai_role(), openai_event(r#"{"content":"A"}"#, "null")])

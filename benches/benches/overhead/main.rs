@@ -15,17 +15,15 @@
 mod lines;
 mod ours;
 mod peers;
-mod rows;
 
 use benches::{
     EVENTS, Form,
+    calls::Calls,
     row::{BATCH, Row},
     run::{self, Patience},
     samples::Samples,
     table::Table,
 };
-
-use crate::rows::Calls;
 
 fn whole() -> Vec<Row> {
     let mut rows = Calls::new(Form::Whole);

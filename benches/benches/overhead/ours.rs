@@ -3,7 +3,12 @@
 use std::time::Duration;
 
 use benches::{
-    Form, JSON, Upstream, identified,
+    Form, JSON, Upstream,
+    calls::{
+        Calls,
+        Made::{Bare, Identified},
+    },
+    identified,
     ours::{breaker, peek, retry, stack, targets},
     request,
     row::Row,
@@ -13,11 +18,6 @@ use llm_call::{Call, CallSettings, Dialect, IdentifyLayer, Watch};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use serde::de::IgnoredAny;
 use tower::Layer;
-
-use crate::rows::{
-    Calls,
-    Made::{Bare, Identified},
-};
 
 /// What is measured for answers in one piece and for streams alike.
 pub(crate) fn layers(rows: &mut Calls) {

@@ -1,9 +1,12 @@
 //! The nearest layers of others.
 
-use std::time::Duration;
-
 use benches::{
-    Form, PRIMARY, Req, Upstream, answer, read, request,
+    Form, PRIMARY, Req, Upstream, answer,
+    calls::{
+        Calls,
+        Made::{self, Bare},
+    },
+    read, request,
     theirs::{HOUR, LIMIT, seatbelt_breaker, seatbelt_retry, tower_retry},
     upstream::Frames,
 };
@@ -19,11 +22,6 @@ use tower_resilience_circuitbreaker::{
 use tower_resilience_fallback::FallbackLayer;
 use tower_resilience_retry::{RetryBudgetBuilder, RetryLayer};
 use tower_resilience_timelimiter::TimeLimiterLayer;
-
-use crate::rows::{
-    Calls,
-    Made::{self, Bare},
-};
 
 pub(crate) fn layers(rows: &mut Calls) {
     timeouts(rows);
