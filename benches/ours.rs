@@ -7,8 +7,10 @@
 
 use http::Response;
 use llm_breaker::{BreakerLayer, Breakers};
+use llm_bulkhead::{BulkheadLayer, Pool, Settings};
 use llm_call::{Answer, BoxError, IdentifyLayer, Peek, PeekLayer};
 use llm_failover::{FailoverLayer, Targets};
+use llm_hedge::{HedgeLayer, Hedges};
 use llm_provider::{Provider, ProviderLayer};
 use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
@@ -37,6 +39,24 @@ pub fn breaker() -> BreakerLayer {
     BreakerLayer::new(Breakers::new())
 }
 
+/// So many calls may be under way: none has to wait.
+pub const ROOM: usize = 20_000;
+
+/// One pool for all work, with room in it.
+pub fn bulkhead() -> BulkheadLayer {
+    BulkheadLayer::new(Settings::new(Pool::new(ROOM)).build().unwrap())
+}
+
+/// A pool for each target, with room in it.
+pub fn bulkhead_by_target() -> BulkheadLayer {
+    BulkheadLayer::new(Settings::each(Pool::new(ROOM)).build().unwrap()).by_target()
+}
+
+/// Hedges of streams: of ten calls one, which is paid for by calls before it.
+pub fn hedge() -> HedgeLayer {
+    HedgeLayer::new(Hedges::new())
+}
+
 /// The providers of both targets.
 pub fn providers() -> ProviderLayer {
     let provider = |base| {
@@ -55,9 +75,12 @@ pub fn stack()
     ServiceBuilder::new()
         .layer(IdentifyLayer::new())
         .layer(DeadlineLayer::default())
+        .layer(bulkhead())
+        .layer(hedge())
         .layer(targets(2))
         .layer(retry())
         .layer(breaker())
+        .layer(bulkhead_by_target())
         .layer(TimeoutLayer::new())
         .layer(providers())
         .layer(PeekLayer::new())

@@ -1,18 +1,40 @@
 //! Layers of others, told as much as they need.
 
-use std::{future, time::Duration};
+use std::{error::Error, fmt, future, sync::Arc, time::Duration};
 
 use http::Response;
 use llm_call::BoxError;
-use seatbelt::{RecoveryInfo, ResilienceContext, breaker, retry as seat_retry};
+use seatbelt::{RecoveryInfo, ResilienceContext, breaker, hedging, retry as seat_retry};
 use tick::Clock;
-use tower::retry;
+use tower::{hedge, retry};
 
 /// A time limit that does not pass.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// Longer than a bench takes.
 pub const HOUR: Duration = Duration::from_secs(3600);
+
+/// An error of the kind that a hedge of tower-resilience can take: one that is `Clone`.
+#[derive(Clone, Debug)]
+pub struct Shared(Arc<BoxError>);
+
+impl From<BoxError> for Shared {
+    fn from(error: BoxError) -> Self {
+        Shared(Arc::new(error))
+    }
+}
+
+impl fmt::Display for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for Shared {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&**self.0)
+    }
+}
 
 /// What a service of theirs yields here.
 type Answered<B> = Result<Response<B>, BoxError>;
@@ -36,6 +58,24 @@ impl<R: Clone, B> retry::Policy<R, Response<B>, BoxError> for OnError {
     fn clone_request(&mut self, request: &R) -> Option<R> {
         Some(request.clone())
     }
+}
+
+impl<R: Clone> hedge::Policy<R> for OnError {
+    fn clone_request(&self, request: &R) -> Option<R> {
+        Some(request.clone())
+    }
+
+    fn can_retry(&self, _: &R) -> bool {
+        true
+    }
+}
+
+/// seatbelt's hedging, after a time that does not pass.
+pub fn seatbelt_hedging<R: Clone + 'static, B: 'static>() -> hedging::HedgingLayer<R, Answered<B>> {
+    hedging::Hedging::layer("hedging", &context())
+        .clone_input()
+        .recovery_with(|result, _| recovery(result))
+        .hedging_delay(LIMIT)
 }
 
 /// seatbelt's breaker, of errors.

@@ -24,17 +24,18 @@ use std::{
 use benches::{
     PRIMARY,
     ended::{AtOnce, Ended},
+    ours::{ROOM, breaker as ours, bulkhead, bulkhead_by_target},
     run::{self, Patience},
     samples::median,
     theirs::seatbelt_breaker,
 };
 use futures_util::future::join_all;
 use http::Request;
-use llm_breaker::{BreakerLayer, Breakers};
 use llm_call::{Attempt, BoxError, Target};
 use seatbelt::breaker;
 use tokio::runtime::Runtime;
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer};
+use tower_resilience_bulkhead::BulkheadLayer;
 use tower_resilience_circuitbreaker::CircuitBreakerLayer;
 
 const TASKS: [usize; 3] = [1, 2, 16];
@@ -121,17 +122,18 @@ fn now() -> Instant {
 }
 
 fn rows() -> Vec<Row> {
-    let ours = || BreakerLayer::new(Breakers::new()).layer(AtOnce);
     let resilience = CircuitBreakerLayer::builder().build().unwrap();
     let by_id = seatbelt_breaker::<Req, Ended>().breaker_id(|_| breaker::BreakerId::from(PRIMARY));
-    let limit = ConcurrencyLimitLayer::new(64);
+    let permits = BulkheadLayer::builder().max_concurrent_calls(ROOM);
+    let permits = permits.build().unwrap();
+    let limit = ConcurrencyLimitLayer::new(ROOM);
     vec![
         Row::new("no layer", Targets::One, AtOnce),
-        Row::new("Breaker, one target", Targets::One, ours()),
+        Row::new("Breaker, one target", Targets::One, ours().layer(AtOnce)),
         Row::new(
             "Breaker, a target for each task",
             Targets::OneForEachTask,
-            ours(),
+            ours().layer(AtOnce),
         ),
         Row::new(
             "tower-resilience Breaker",
@@ -139,7 +141,18 @@ fn rows() -> Vec<Row> {
             resilience.layer(AtOnce),
         ),
         Row::new("seatbelt Breaker, by id", Targets::One, by_id.layer(AtOnce)),
+        Row::new("Bulkhead, one pool", Targets::One, bulkhead().layer(AtOnce)),
+        Row::new(
+            "Bulkhead, a pool for each task",
+            Targets::OneForEachTask,
+            bulkhead_by_target().layer(AtOnce),
+        ),
         Row::new("tower ConcurrencyLimit", Targets::One, limit.layer(AtOnce)),
+        Row::new(
+            "tower-resilience Bulkhead",
+            Targets::One,
+            permits.layer(AtOnce),
+        ),
     ]
 }
 

@@ -13,11 +13,11 @@
 use std::{num::NonZeroU32, pin::Pin};
 
 use benches::{
-    Form, Upstream, answer, committed,
+    Form, PRIMARY, Req, Upstream, answer, committed,
     ended::AtOnce,
-    identified,
+    identified, identify,
     keys::{Keys, resting_tenants},
-    ours::{breaker, peek, retry},
+    ours::{breaker, bulkhead, bulkhead_by_target, hedge, peek, retry},
     read_on,
     row::Row,
     run,
@@ -26,7 +26,7 @@ use benches::{
 };
 use http::{Request, Response};
 use http_body::Body;
-use llm_call::BoxError;
+use llm_call::{BoxError, CallSettings};
 use llm_failover::{FailoverLayer, Targets};
 use llm_timeout::TimeoutLayer;
 use tower::{Layer, Service};
@@ -88,28 +88,55 @@ where
     })
 }
 
-/// One more stream, from the call to its end, while so many others wait for their next event.
-fn beside<S, B>(name: String, open: usize, mut service: S) -> Row
+/// Calls of one of the keys, all of which are known.
+fn one_of<S, B>(name: String, keys: &Keys, mut service: S) -> Row
 where
-    S: Service<benches::Req, Response = Response<B>> + 'static,
+    S: Service<Request<()>, Response = Response<B>> + 'static,
+    S::Error: Into<BoxError>,
+{
+    keys.call_each(&mut service);
+    let keys = keys.clone();
+    let prepare = move || keys.request(0);
+    Row::new(name, prepare, move |request| {
+        drop(answer(&mut service, request));
+    })
+}
+
+fn one_tenant(_: usize) -> Req {
+    identified(Form::Streamed)
+}
+
+fn a_tenant_each(number: usize) -> Req {
+    let mut request = identified(Form::Streamed);
+    let target = PRIMARY.parse().unwrap();
+    let settings = CallSettings::new().tenant(format!("tenant-{number}"));
+    identify(&mut request, Form::Streamed, &target, settings);
+    request
+}
+
+/// One more stream, from the call to its end, while so many others wait for their next event.
+fn beside<S, B>(name: String, open: usize, make: fn(usize) -> Req, mut service: S) -> Row
+where
+    S: Service<Req, Response = Response<B>> + 'static,
     S::Error: Into<BoxError>,
     B: Body + 'static,
     B::Error: Into<BoxError>,
 {
     const BEFORE_THE_PAUSE: NonZeroU32 = NonZeroU32::new(3).unwrap();
     let frames = wire::openai(6);
-    let prepare = move || {
+    let prepare = move |number| {
         Upstream::prepare_pausing(&frames, BEFORE_THE_PAUSE);
-        identified(Form::Streamed)
+        make(number)
     };
     let begin = move |service: &mut S, request| {
         let mut body = committed(service, request);
         assert!(!read_on(body.as_mut()).1, "it waits");
         body
     };
-    let held: Vec<Pin<Box<B>>> = (0..open - 1)
-        .map(|_| begin(&mut service, prepare()))
+    let held: Vec<Pin<Box<B>>> = (1..open)
+        .map(|number| begin(&mut service, prepare(number)))
         .collect();
+    let prepare = move || prepare(0);
     Row::new(name, prepare, move |request| {
         let mut body = begin(&mut service, request);
         assert!(read_on(body.as_mut()).1, "it ends");
@@ -146,6 +173,21 @@ fn curves() -> Vec<Curve> {
             Some("targets: no layer"),
             move |name, size| keyed(name, targets(size), retry().layer(AtOnce)),
         ),
+        Curve::new(
+            "targets, of which one is called: Breaker",
+            None,
+            move |name, size| one_of(name, &targets(size), breaker().layer(AtOnce)),
+        ),
+        Curve::new(
+            "targets, of which one is called: Retry",
+            None,
+            move |name, size| one_of(name, &targets(size), retry().layer(AtOnce)),
+        ),
+        Curve::new(
+            "targets: Bulkhead, a pool each",
+            Some("targets: no layer"),
+            move |name, size| keyed(name, targets(size), bulkhead_by_target().layer(AtOnce)),
+        ),
         Curve::new("tenants: no layer", None, move |name, size| {
             keyed(name, tenants(size), AtOnce)
         }),
@@ -158,23 +200,38 @@ fn curves() -> Vec<Curve> {
                 keyed(name, keys, service)
             },
         ),
+        Curve::new(
+            "tenants: Hedge",
+            Some("tenants: no layer"),
+            move |name, size| keyed(name, tenants(size), hedge().layer(AtOnce)),
+        ),
         Curve::new("open streams: Peek", None, |name, size| {
-            beside(name, size, peek())
+            beside(name, size, one_tenant, peek())
         }),
         Curve::new(
             "open streams: Breaker",
             Some("open streams: Peek"),
-            |name, size| beside(name, size, breaker().layer(peek())),
+            |name, size| beside(name, size, one_tenant, breaker().layer(peek())),
         ),
         Curve::new(
             "open streams: Retry",
             Some("open streams: Peek"),
-            |name, size| beside(name, size, retry().layer(peek())),
+            |name, size| beside(name, size, one_tenant, retry().layer(peek())),
+        ),
+        Curve::new(
+            "open streams: Bulkhead",
+            Some("open streams: Peek"),
+            |name, size| beside(name, size, one_tenant, bulkhead().layer(peek())),
+        ),
+        Curve::new(
+            "open streams, each of a tenant: Bulkhead",
+            Some("open streams: Peek"),
+            |name, size| beside(name, size, a_tenant_each, bulkhead().layer(peek())),
         ),
         Curve::new(
             "open streams: Timeout, a timer each",
             Some("open streams: Peek"),
-            |name, size| beside(name, size, TimeoutLayer::new().layer(peek())),
+            |name, size| beside(name, size, one_tenant, TimeoutLayer::new().layer(peek())),
         ),
     ]
 }

@@ -17,7 +17,7 @@ use benches::{
     ended::AtOnce,
     identified,
     keys::{Keys, resting_tenants},
-    ours::{breaker, peek, retry, stack, targets},
+    ours::{breaker, bulkhead, bulkhead_by_target, hedge, peek, retry, stack, targets},
     read_on, request, run, wire,
 };
 use http::{Request, Response};
@@ -83,6 +83,8 @@ fn streams() {
     line("Peek, in a call", in_a_call);
     line("Breaker", held(breaker().layer(peek()), identified));
     line("Retry", held(retry().layer(peek()), identified));
+    line("Bulkhead", held(bulkhead().layer(peek()), identified));
+    line("Hedge", held(hedge().layer(peek()), identified));
     line(
         "Timeout",
         held(TimeoutLayer::new().layer(peek()), identified),
@@ -112,6 +114,18 @@ fn tables(count: usize) {
     line(
         "Retry: a share of the budget a target",
         kept(&targets, retry().layer(AtOnce)),
+    );
+    line(
+        "Bulkhead: a pool a target",
+        kept(&targets, bulkhead_by_target().layer(AtOnce)),
+    );
+    line(
+        "Bulkhead: a tenant that has no call under way",
+        kept(&tenants, bulkhead().layer(AtOnce)),
+    );
+    line(
+        "Hedge: a share of the budget a tenant",
+        kept(&tenants, hedge().layer(AtOnce)),
     );
     let mut resting = None;
     let taken = measure(|| resting = Some(resting_tenants(&tenants)));

@@ -8,7 +8,7 @@ use std::{cell::Cell, time::Duration};
 use allocation_counter::measure;
 use benches::{
     EVENTS, Form, Req, Upstream, answer, committed, identified, open_circuit,
-    ours::{breaker, peek, retry, stack, targets},
+    ours::{breaker, bulkhead, bulkhead_by_target, hedge, peek, retry, stack, targets},
     read, refusal, request,
 };
 use http::Response;
@@ -151,6 +151,33 @@ fn an_open_circuit_allocates_its_error() {
 }
 
 #[test]
+fn a_free_permit_allocates_nothing() {
+    for form in [Form::Whole, Form::Streamed] {
+        assert_eq!(added(bulkhead(), peek(), identified, form), 0);
+        assert_eq!(added(bulkhead_by_target(), peek(), identified, form), 0);
+    }
+}
+
+#[test]
+fn a_hedge_clones_the_request_where_it_may_hedge() {
+    // Ten calls pay for the first hedge.
+    let saved = || {
+        let layer = hedge();
+        let mut service = layer.layer(peek());
+        for _ in 0..10 {
+            Upstream::prepare(Form::Streamed);
+            read(answer(&mut service, identified(Form::Streamed)).into_body());
+        }
+        layer
+    };
+    let clone = clone_of_the_request();
+    assert_eq!(added(saved(), peek(), identified, Form::Streamed), clone);
+    // Without a token, and where the answer comes in one piece.
+    assert_eq!(added(hedge(), peek(), identified, Form::Streamed), 0);
+    assert_eq!(added(saved(), peek(), identified, Form::Whole), 0);
+}
+
+#[test]
 fn retry_clones_the_request_where_it_can_retry() {
     let clone = clone_of_the_request();
     for form in [Form::Whole, Form::Streamed] {
@@ -196,6 +223,7 @@ fn events_after_the_first_token_allocate_nothing() {
     assert_eq!(of_events(TimeoutLayer::new().layer(peek()), identified), 0);
     assert_eq!(of_events(breaker().layer(peek()), identified), 0);
     assert_eq!(of_events(retry().layer(peek()), identified), 0);
+    assert_eq!(of_events(bulkhead().layer(peek()), identified), 0);
     assert_eq!(of_events(stack(), request), 0);
 }
 
@@ -206,6 +234,9 @@ fn an_open_stream_holds_little() {
     let breaker = held(breaker().layer(peek()), identified) - in_a_call;
     assert!(breaker <= 112, "{breaker} bytes");
     assert!(held(retry().layer(peek()), identified) - in_a_call <= 32);
+    let bulkhead = held(bulkhead().layer(peek()), identified) - in_a_call;
+    assert!(bulkhead <= 112, "{bulkhead} bytes");
+    assert_eq!(held(hedge().layer(peek()), identified), in_a_call);
     // About 900 are the bodies of the layers, the rest is the call with its ledger and targets.
     let stack = held(stack(), request);
     assert!(stack <= 1488, "{stack} bytes");

@@ -28,6 +28,7 @@ use benches::{
 fn whole() -> Vec<Row> {
     let mut rows = Calls::new(Form::Whole);
     ours::layers(&mut rows);
+    ours::not_hedged(&mut rows);
     ours::open_circuit(&mut rows);
     peers::layers(&mut rows);
     peers::open_circuits(&mut rows);

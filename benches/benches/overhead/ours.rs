@@ -9,7 +9,7 @@ use benches::{
         Made::{Bare, Identified},
     },
     identified,
-    ours::{breaker, peek, retry, stack, targets},
+    ours::{breaker, bulkhead, bulkhead_by_target, hedge, peek, retry, stack, targets},
     request,
     row::Row,
 };
@@ -31,6 +31,13 @@ pub(crate) fn layers(rows: &mut Calls) {
     rows.row("Deadline > Peek", Identified, service);
     let service = breaker().layer(peek());
     rows.row("Breaker > Peek", Identified, service);
+    rows.row("Bulkhead > Peek", Identified, bulkhead().layer(peek()));
+    let service = bulkhead_by_target().layer(peek());
+    rows.row("Bulkhead by target > Peek", Identified, service);
+    let service = hedge().whole_answers(true).layer(peek());
+    rows.row("Hedge that is not due > Peek", Identified, service);
+    let service = (breaker(), bulkhead(), TimeoutLayer::new()).layer(peek());
+    rows.row("Breaker > Bulkhead > Timeout > Peek", Identified, service);
     let service = retry().layer(peek());
     rows.row("Retry > Peek", Identified, service);
     let service = retry().retries(0).layer(peek());
@@ -42,6 +49,12 @@ pub(crate) fn layers(rows: &mut Calls) {
     let service = IdentifyLayer::new().layer(peek());
     rows.row("Identify > Peek", Bare, service);
     rows.row("the whole stack", Bare, stack());
+}
+
+/// A call that may not be hedged, since its answer comes in one piece.
+pub(crate) fn not_hedged(rows: &mut Calls) {
+    let service = hedge().layer(peek());
+    rows.row("Hedge that may not hedge > Peek", Identified, service);
 }
 
 /// A breaker that refuses for as long as a bench takes.

@@ -6,20 +6,26 @@ use benches::{
         Calls,
         Made::{self, Bare},
     },
+    ours::ROOM,
     read, request,
-    theirs::{HOUR, LIMIT, seatbelt_breaker, seatbelt_retry, tower_retry},
+    theirs::{
+        HOUR, LIMIT, OnError, Shared, seatbelt_breaker, seatbelt_hedging, seatbelt_retry,
+        tower_retry,
+    },
     upstream::Frames,
 };
 use http::Response;
 use llm_call::BoxError;
 use seatbelt::breaker;
-use tower::{Layer, timeout};
+use tower::{Layer, ServiceExt, hedge::Hedge, limit::ConcurrencyLimitLayer, timeout};
 use tower_http::timeout::ResponseBodyTimeoutLayer;
+use tower_resilience_bulkhead::BulkheadLayer;
 use tower_resilience_circuitbreaker::{
     CircuitBreaker, CircuitBreakerConfigBuilder, CircuitBreakerLayer, DefaultClassifier,
     SlidingWindowType,
 };
 use tower_resilience_fallback::FallbackLayer;
+use tower_resilience_hedge::HedgeLayer;
 use tower_resilience_retry::{RetryBudgetBuilder, RetryLayer};
 use tower_resilience_timelimiter::TimeLimiterLayer;
 
@@ -27,6 +33,8 @@ pub(crate) fn layers(rows: &mut Calls) {
     timeouts(rows);
     retries(rows);
     breakers(rows);
+    bulkheads(rows);
+    hedges(rows);
     // The nearest to failover over there: another service, asked with a clone of the request when
     // the first one gave an error. It has two services, not a list of targets, knows of no rests,
     // and decides on errors alone.
@@ -81,6 +89,32 @@ fn breakers(rows: &mut Calls) {
         Made::Bare,
         || by_time(1000),
     );
+}
+
+/// Their permits end with the headers.
+fn bulkheads(rows: &mut Calls) {
+    let service = ConcurrencyLimitLayer::new(ROOM).layer(Upstream);
+    rows.row("tower ConcurrencyLimit", Bare, service);
+    let layer = BulkheadLayer::builder().max_concurrent_calls(ROOM);
+    let service = layer.build().unwrap().layer(Upstream);
+    rows.row("tower-resilience Bulkhead", Bare, service);
+    let layer = BulkheadLayer::builder()
+        .max_concurrent_calls(ROOM)
+        .reject_when_full();
+    let service = layer.build().unwrap().layer(Upstream);
+    rows.row("tower-resilience Bulkhead, rejecting", Bare, service);
+}
+
+/// They would send a second request after a while that does not pass. All of them clone the first.
+fn hedges(rows: &mut Calls) {
+    let unarmed = Hedge::new(Upstream, OnError, u64::MAX, 0.95, LIMIT);
+    rows.row("tower Hedge, unarmed", Bare, unarmed);
+    let armed = Hedge::new_with_mock_latencies(Upstream, OnError, 1, 0.95, HOUR, &[1; 100]);
+    rows.row("tower Hedge, armed", Bare, armed);
+    let layer = HedgeLayer::builder().delay(LIMIT).build();
+    let service = layer.layer(Upstream.map_err(Shared::from));
+    rows.row("tower-resilience Hedge", Bare, service);
+    rows.row("seatbelt Hedging", Bare, seatbelt_hedging().layer(Upstream));
 }
 
 /// Breakers that refuse for as long as a bench takes.

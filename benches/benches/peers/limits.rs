@@ -7,18 +7,21 @@ use std::{fmt::Write, time::Duration};
 
 use benches::{
     Form, PRIMARY, Req, SECOND, identify, request,
-    theirs::{LIMIT, context, seatbelt_breaker, tower_retry},
+    theirs::{LIMIT, Shared, context, seatbelt_breaker, seatbelt_hedging, tower_retry},
 };
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::Response;
 use http_body::Body;
 use http_body_util::BodyExt;
 use llm_breaker::{BreakerLayer, Breakers};
+use llm_bulkhead::{BulkheadLayer, Pool, Settings};
 use llm_call::{BoxError, CallSettings, Kind, PeekLayer, Target};
+use llm_hedge::{HedgeLayer, Hedges};
 use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::TimeoutLayer;
 use seatbelt::timeout::Timeout;
-use tower::{Layer, Service, ServiceExt, timeout};
+use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer, timeout};
 use tower_resilience_circuitbreaker::CircuitBreakerLayer;
 use tower_resilience_timelimiter::TimeLimiterLayer;
 
@@ -42,6 +45,8 @@ pub(crate) async fn report() -> String {
         error_event().await,
         silence().await,
         one_of_two_targets().await,
+        open_bodies().await,
+        late_first_token().await,
     ];
     let mut table = "| what happens | what is counted | theirs | ours |\n".to_owned();
     table += "| --- | --- | --- | --- |\n";
@@ -226,5 +231,72 @@ async fn one_of_two_targets() -> Case {
         counted: "what a call to the other one gets",
         theirs: vec![("tower-resilience Breaker", resilience)],
         ours: ("Breaker > Peek", ours),
+    }
+}
+
+/// Calls 100 times and reads none of the answers to its end; how many are open at the same time.
+async fn open<S, B>(service: S) -> String
+where
+    S: Service<Req, Response = Response<B>> + Clone,
+{
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        let call = service.clone().oneshot(ask(PRIMARY));
+        if let Some(Ok(answer)) = call.now_or_never() {
+            open.push(answer.into_body());
+        }
+    }
+    open.len().to_string()
+}
+
+async fn open_bodies() -> Case {
+    let provider = || Provider::new(|_, _| Part::Open);
+    let tower = open(ConcurrencyLimitLayer::new(1).layer(provider())).await;
+    let layer = tower_resilience_bulkhead::BulkheadLayer::builder().max_concurrent_calls(1);
+    let resilience = open(layer.build().unwrap().layer(provider())).await;
+    let bulkhead = Settings::new(Pool::new(1)).build().unwrap();
+    let ours = open(BulkheadLayer::new(bulkhead).layer(provider())).await;
+    assert_eq!(ours, "1");
+    Case {
+        happens: "100 calls under one permit, whose streams go on",
+        counted: "streams that are open at the same time",
+        theirs: vec![
+            ("tower ConcurrencyLimit", tower),
+            ("tower-resilience Bulkhead", resilience),
+        ],
+        ours: ("Bulkhead", ours),
+    }
+}
+
+async fn late_first_token() -> Case {
+    let provider = || {
+        Provider::new(|call, _| match call {
+            0 => Part::Hang,
+            _ => Part::Good,
+        })
+    };
+    let layer = tower_resilience_hedge::HedgeLayer::builder().delay(SHORT);
+    let below = provider().map_err(Shared::from);
+    let resilience = call(&layer.build().layer(below), PRIMARY).await;
+    let seatbelt = call(
+        &seatbelt_hedging().hedging_delay(SHORT).layer(provider()),
+        PRIMARY,
+    )
+    .await;
+    let soon = llm_hedge::Settings::new()
+        .percent(100.0)
+        .floor(SHORT)
+        .first_delay(SHORT);
+    let hedge = HedgeLayer::new(Hedges::with(soon.build().unwrap()));
+    let ours = call(&(hedge, PeekLayer::new()).layer(provider()), PRIMARY).await;
+    assert_eq!(ours, "the answer");
+    Case {
+        happens: "headers at once, then silence; a second request after 20 ms would be answered",
+        counted: "what the caller gets within 100 ms",
+        theirs: vec![
+            ("tower-resilience Hedge", resilience),
+            ("seatbelt Hedging", seatbelt),
+        ],
+        ours: ("Hedge > Peek", ours),
     }
 }

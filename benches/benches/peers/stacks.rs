@@ -6,7 +6,7 @@ use benches::{
         Calls,
         Made::{Bare, Identified},
     },
-    ours::{breaker, peek, retry},
+    ours::{ROOM, breaker, bulkhead, peek, retry},
     row::Row,
     table::Line,
     theirs::{LIMIT, context, seatbelt_breaker, seatbelt_retry, tower_retry},
@@ -20,7 +20,11 @@ use tower_resilience_circuitbreaker::CircuitBreakerLayer;
 use tower_resilience_retry::RetryBudgetBuilder;
 use tower_resilience_timelimiter::TimeLimiterLayer;
 
-const ROOM: usize = 1024;
+const ALL: &[&str] = &[
+    "tower: Retry > ConcurrencyLimit > Timeout",
+    "tower-resilience: Retry > Breaker > Bulkhead > TimeLimiter",
+    "seatbelt: Retry > Breaker > Timeout",
+];
 
 pub(crate) const LINES: &[Line] = &[
     Line::new("no layer", &[]),
@@ -31,13 +35,16 @@ pub(crate) const LINES: &[Line] = &[
         &["no layer"],
     ),
     Line::new("seatbelt: Retry > Breaker > Timeout", &["no layer"]),
-    Line::new("ours: Retry > Breaker > Timeout > Peek", &["no layer"])
-        .against(&["seatbelt: Retry > Breaker > Timeout"]),
     Line::new(
-        "ours: Retry > Breaker > Timeout > Peek at the headers",
+        "ours: Retry > Breaker > Bulkhead > Timeout > Peek",
         &["no layer"],
     )
-    .against(&["seatbelt: Retry > Breaker > Timeout"]),
+    .against(ALL),
+    Line::new(
+        "ours: Retry > Breaker > Bulkhead > Timeout > Peek at the headers",
+        &["no layer"],
+    )
+    .against(ALL),
 ];
 
 pub(crate) fn rows(form: Form) -> Vec<Row> {
@@ -56,17 +63,17 @@ pub(crate) fn rows(form: Form) -> Vec<Row> {
         .timeout_error(|_| BoxError::from("timed out"));
     let service = (seatbelt_retry(), seatbelt_breaker(), limit).layer(Upstream);
     rows.row("seatbelt: Retry > Breaker > Timeout", Bare, service);
-    let service = (retry(), breaker(), TimeoutLayer::new()).layer(peek());
+    let service = (retry(), breaker(), bulkhead(), TimeoutLayer::new()).layer(peek());
     rows.row(
-        "ours: Retry > Breaker > Timeout > Peek",
+        "ours: Retry > Breaker > Bulkhead > Timeout > Peek",
         Identified,
         service,
     );
     // As the others do: what comes after the headers is nobody's business.
     let headers = PeekLayer::new().commit(Commit::Headers).layer(Upstream);
-    let service = (retry(), breaker(), TimeoutLayer::new()).layer(headers);
+    let service = (retry(), breaker(), bulkhead(), TimeoutLayer::new()).layer(headers);
     rows.row(
-        "ours: Retry > Breaker > Timeout > Peek at the headers",
+        "ours: Retry > Breaker > Bulkhead > Timeout > Peek at the headers",
         Identified,
         service,
     );

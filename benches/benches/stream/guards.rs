@@ -2,7 +2,7 @@
 
 use benches::{
     Form, Req, Upstream, committed, identified,
-    ours::{breaker, peek, retry, stack},
+    ours::{breaker, bulkhead, peek, retry, stack},
     read_on, request,
     row::Row,
     table::Line,
@@ -26,6 +26,10 @@ pub(crate) const LINES: &[Line] = &[
         "Retry > Breaker > Timeout > Peek",
         &["Retry > Breaker > Peek"],
     ),
+    Line::new(
+        "Bulkhead > Retry > Breaker > Timeout > Peek",
+        &["Retry > Breaker > Timeout > Peek"],
+    ),
     Line::new("the whole stack", &["Peek"]),
 ];
 
@@ -43,6 +47,11 @@ pub(crate) fn rows() -> Vec<Row> {
             "Retry > Breaker > Timeout > Peek",
             identified,
             (retry(), breaker(), TimeoutLayer::new()).layer(peek()),
+        ),
+        row(
+            "Bulkhead > Retry > Breaker > Timeout > Peek",
+            identified,
+            (bulkhead(), retry(), breaker(), TimeoutLayer::new()).layer(peek()),
         ),
         row("the whole stack", request, stack()),
     ]
