@@ -24,12 +24,13 @@ use benches::{
     samples::Samples,
     wire,
 };
+use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body::Body;
 use llm_call::{BoxError, CallSettings};
 use llm_failover::{FailoverLayer, Targets};
 use llm_timeout::TimeoutLayer;
-use tower::{Layer, Service};
+use tower::{Layer, Service, ServiceExt};
 
 /// How much there is of what grows.
 const SIZES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
@@ -144,6 +145,37 @@ where
     })
 }
 
+/// One more call, up to its first token, while so many others wait for theirs.
+fn waiting<S, B>(name: String, calls: usize, mut service: S) -> Row
+where
+    S: Service<Req, Response = Response<B>> + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: 'static,
+    B: 'static,
+{
+    const ITS_ROLE: NonZeroU32 = NonZeroU32::new(1).unwrap();
+    let frames = wire::openai(6);
+    let prepare = move || {
+        Upstream::prepare_pausing(&frames, ITS_ROLE);
+        identified(Form::Streamed)
+    };
+    let begin = move |service: &mut S, request| {
+        let ready = service.ready().now_or_never();
+        assert!(matches!(ready, Some(Ok(_))), "nothing has to be waited for");
+        let mut call = Box::pin(service.call(request));
+        assert!(call.as_mut().now_or_never().is_none(), "it waits");
+        call
+    };
+    let held: Vec<Pin<Box<S::Future>>> =
+        (1..calls).map(|_| begin(&mut service, prepare())).collect();
+    Row::new(name, prepare, move |request| {
+        let mut call = begin(&mut service, request);
+        let answer = call.as_mut().now_or_never();
+        assert!(matches!(answer, Some(Ok(_))), "its first token has come");
+        assert_eq!(held.len(), calls - 1);
+    })
+}
+
 /// A list of so many targets, all but the last of which are drained.
 fn listed(name: String, count: usize) -> Row {
     let names = (0..count).map(|i| format!("provider-{i}:gpt-4.1-mini"));
@@ -233,6 +265,19 @@ fn curves() -> Vec<Curve> {
             Some("open streams: Peek"),
             |name, size| beside(name, size, one_tenant, TimeoutLayer::new().layer(peek())),
         ),
+        Curve::new("calls that wait: Peek", None, |name, size| {
+            waiting(name, size, peek())
+        }),
+        Curve::new(
+            "calls that wait: Timeout, a timer each",
+            Some("calls that wait: Peek"),
+            |name, size| waiting(name, size, TimeoutLayer::new().layer(peek())),
+        ),
+        Curve::new(
+            "calls that wait: Hedge, a timer each",
+            Some("calls that wait: Peek"),
+            |name, size| waiting(name, size, hedge().layer(peek())),
+        ),
     ]
 }
 
@@ -244,34 +289,29 @@ fn lists() -> Vec<Curve> {
     )]
 }
 
-#[expect(clippy::print_stdout, reason = "the report of a bench")]
-fn report(curves: &[Curve], sizes: &[usize], rounds: usize) {
+/// Measures the curves and shows them as a table.
+fn report(curves: &[Curve], sizes: &[usize], rounds: usize) -> String {
     let rows = curves
         .iter()
         .flat_map(|curve| sizes.iter().map(|size| (curve.row)(curve.at(*size), *size)));
     let samples = Samples::measure(&mut rows.collect::<Vec<_>>(), rounds, 256);
     let (first, last) = (sizes[0], sizes[sizes.len() - 1]);
     let columns = sizes.iter().map(ToString::to_string).collect::<Vec<_>>();
-    println!(
-        "| what grows: layer | {} | {last} to {first} | flat |",
+    let mut table = format!(
+        "| what grows: layer | {} | {last} to {first} | flat |\n",
         columns.join(" | ")
     );
-    println!("| --- |{} ---: | --- |", " ---: |".repeat(sizes.len()));
+    table += &format!("| --- |{} ---: | --- |\n", " ---: |".repeat(sizes.len()));
     for curve in curves {
-        let ns: Vec<_> = sizes
-            .iter()
-            .map(|size| curve.added(&samples, *size))
-            .collect();
+        let ns = sizes.iter().map(|size| curve.added(&samples, *size));
+        let ns: Vec<_> = ns.collect();
         let ratio = ns[ns.len() - 1] / ns[0];
         let flat = if ratio < FLAT { "yes" } else { "no" };
         let shown: Vec<_> = ns.iter().map(|ns| format!("{ns:.0}")).collect();
-        println!(
-            "| {} | {} | {ratio:.2} | {flat} |",
-            curve.name,
-            shown.join(" | ")
-        );
+        let shown = shown.join(" | ");
+        table += &format!("| {} | {shown} | {ratio:.2} | {flat} |\n", curve.name);
     }
-    println!();
+    table
 }
 
 #[expect(clippy::print_stdout, reason = "the report of a bench")]
@@ -285,13 +325,14 @@ fn main() {
     AtOnce::warm_up();
     let asked = run::asked();
     if asked.test {
+        // It works; once is not enough for figures.
         report(&curves(), &SIZES[..3], 1);
         report(&lists(), &LISTS, 1);
         return;
     }
     let Some(patience) = asked.table else { return };
     println!("ns a call beyond what stands below, among so many:\n");
-    report(&curves(), &SIZES, patience.rounds(400));
+    println!("{}", report(&curves(), &SIZES, patience.rounds(400)));
     println!("ns a call by the length of failover's list, which ends at 64:\n");
-    report(&lists(), &LISTS, patience.rounds(400));
+    println!("{}", report(&lists(), &LISTS, patience.rounds(400)));
 }
