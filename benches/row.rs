@@ -12,14 +12,14 @@ pub const BATCH: u64 = 64;
 
 /// One thing to measure, in batches.
 pub struct Row {
-    name: &'static str,
+    name: String,
     run: Box<dyn FnMut(u64) -> Duration>,
 }
 
 impl Row {
     /// Measures `run`, the drop of its result included, over what `prepare` has made before.
     pub fn new<I: 'static, O>(
-        name: &'static str,
+        name: impl Into<String>,
         mut prepare: impl FnMut() -> I + 'static,
         mut run: impl FnMut(I) -> O + 'static,
     ) -> Row {
@@ -40,14 +40,14 @@ impl Row {
             took
         };
         Row {
-            name,
+            name: name.into(),
             run: Box::new(run),
         }
     }
 
     /// What is measured.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Runs it so many times; how long that took altogether.

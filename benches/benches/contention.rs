@@ -14,29 +14,28 @@
 )]
 
 use std::{
-    cell::RefCell,
     collections::HashMap,
-    future::{Ready, ready},
     hint::black_box,
-    pin::{Pin, pin},
-    sync::{LazyLock, Mutex},
-    task::{Context, Poll},
+    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
 
-use benches::{Form, PRIMARY, Upstream, answer, request, table::median};
-use bytes::Bytes;
-use futures_util::{FutureExt, future::join_all};
-use http::{Request, Response};
-use http_body::{Body, Frame};
-use http_body_util::BodyExt;
-use llm_breaker::{BreakerLayer, Breakers};
-use llm_call::{Answer, Attempt, BoxError, Ending, PeekLayer, State, Target};
-use seatbelt::{RecoveryInfo, ResilienceContext, breaker};
-use tick::Clock;
+use benches::{
+    PRIMARY,
+    ended::{AtOnce, Ended},
+    ours::{ROOM, breaker as ours, bulkhead, bulkhead_by_target},
+    run::{self, Patience},
+    samples::median,
+    theirs::seatbelt_breaker,
+};
+use futures_util::future::join_all;
+use http::Request;
+use llm_call::{Attempt, BoxError, Target};
+use seatbelt::breaker;
 use tokio::runtime::Runtime;
 use tower::{Layer, Service, ServiceExt, limit::ConcurrencyLimitLayer};
+use tower_resilience_bulkhead::BulkheadLayer;
 use tower_resilience_circuitbreaker::CircuitBreakerLayer;
 
 const TASKS: [usize; 3] = [1, 2, 16];
@@ -50,66 +49,6 @@ const TRIES: usize = 20_000;
 const PAUSE: Duration = Duration::from_millis(5);
 
 type Req = Request<()>;
-type Answered = Result<Response<Whole>, BoxError>;
-
-/// A body that has been read to its end, which is when a breaker has its verdict.
-#[derive(Debug)]
-struct Whole(State);
-
-impl Body for Whole {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        Poll::Ready(None)
-    }
-}
-
-impl Answer for Whole {
-    fn state(&self) -> &State {
-        &self.0
-    }
-
-    fn cut(self: Pin<&mut Self>, _: Ending) {}
-}
-
-/// What a `PeekLayer` has to say of an answer in one piece.
-static STATE: LazyLock<State> = LazyLock::new(|| {
-    Upstream::prepare(Form::Whole);
-    let mut peek = PeekLayer::new().layer(Upstream);
-    let mut body = pin!(answer(&mut peek, request(Form::Whole)).into_body());
-    while body.frame().now_or_never().unwrap().is_some() {}
-    let state = body.state().clone();
-    assert_eq!(state.ending(), Some(Ending::Complete));
-    state
-});
-
-thread_local! {
-    /// Requests to send again: making one is no part of what is measured.
-    static SPARE: RefCell<Vec<Req>> = const { RefCell::new(Vec::new()) };
-}
-
-/// An upstream that allocates nothing and shares nothing with itself on another thread.
-#[derive(Clone, Copy, Debug)]
-struct AtOnce;
-
-impl Service<Req> for AtOnce {
-    type Response = Response<Whole>;
-    type Error = BoxError;
-    type Future = Ready<Answered>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Req) -> Self::Future {
-        SPARE.with_borrow_mut(|spare| spare.push(request));
-        ready(Ok(Response::new(Whole(STATE.clone()))))
-    }
-}
 
 /// A layer under so many tasks.
 struct Row {
@@ -166,10 +105,10 @@ where
         request
     };
     // Those of the task before this one may have had another target.
-    SPARE.with_borrow_mut(Vec::clear);
+    while AtOnce::spare().is_some() {}
     let start = now();
     for _ in 0..calls {
-        let request = SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(fresh);
+        let request = AtOnce::spare().unwrap_or_else(fresh);
         let service = service.ready().await.map_err(Into::into).unwrap();
         let response = service.call(request).await.map_err(Into::into).unwrap();
         drop(black_box(response));
@@ -183,26 +122,18 @@ fn now() -> Instant {
 }
 
 fn rows() -> Vec<Row> {
-    let ours = || BreakerLayer::new(Breakers::new()).layer(AtOnce);
     let resilience = CircuitBreakerLayer::builder().build().unwrap();
-    let context: ResilienceContext<Req, Answered> = ResilienceContext::new(Clock::new_tokio());
-    let seatbelt = || {
-        breaker::Breaker::layer("breaker", &context)
-            .recovery_with(|result: &Answered, _| match result {
-                Ok(_) => RecoveryInfo::never(),
-                Err(_) => RecoveryInfo::retry(),
-            })
-            .rejected_input_error(|_, _| BoxError::from("the circuit is open"))
-    };
-    let by_id = seatbelt().breaker_id(|_| breaker::BreakerId::from(PRIMARY));
-    let limit = ConcurrencyLimitLayer::new(64);
+    let by_id = seatbelt_breaker::<Req, Ended>().breaker_id(|_| breaker::BreakerId::from(PRIMARY));
+    let permits = BulkheadLayer::builder().max_concurrent_calls(ROOM);
+    let permits = permits.build().unwrap();
+    let limit = ConcurrencyLimitLayer::new(ROOM);
     vec![
         Row::new("no layer", Targets::One, AtOnce),
-        Row::new("Breaker, one target", Targets::One, ours()),
+        Row::new("Breaker, one target", Targets::One, ours().layer(AtOnce)),
         Row::new(
             "Breaker, a target for each task",
             Targets::OneForEachTask,
-            ours(),
+            ours().layer(AtOnce),
         ),
         Row::new(
             "tower-resilience Breaker",
@@ -210,12 +141,27 @@ fn rows() -> Vec<Row> {
             resilience.layer(AtOnce),
         ),
         Row::new("seatbelt Breaker, by id", Targets::One, by_id.layer(AtOnce)),
+        Row::new("Bulkhead, one pool", Targets::One, bulkhead().layer(AtOnce)),
+        Row::new(
+            "Bulkhead, a pool for each task",
+            Targets::OneForEachTask,
+            bulkhead_by_target().layer(AtOnce),
+        ),
         Row::new("tower ConcurrencyLimit", Targets::One, limit.layer(AtOnce)),
+        Row::new(
+            "tower-resilience Bulkhead",
+            Targets::One,
+            permits.layer(AtOnce),
+        ),
     ]
 }
 
 /// All rows take turns, as in the table of `overhead`. By row and number of tasks.
-fn measure(runtime: &Runtime, rows: &[Row]) -> HashMap<(&'static str, usize), Vec<f64>> {
+fn measure(
+    runtime: &Runtime,
+    rows: &[Row],
+    patience: Patience,
+) -> HashMap<(&'static str, usize), Vec<f64>> {
     let probe = Row::new("no layer", Targets::One, AtOnce);
     let is_free = || {
         let [one, two] = [1, 2].map(|tasks| (probe.run)(runtime, tasks, CALLS));
@@ -234,7 +180,7 @@ fn measure(runtime: &Runtime, rows: &[Row]) -> HashMap<(&'static str, usize), Ve
         panic!("two CPUs are never free at the same time");
     };
     let mut samples: HashMap<_, Vec<f64>> = HashMap::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..patience.rounds(ROUNDS) {
         for row in rows {
             for tasks in TASKS {
                 let wall = free(row, tasks);
@@ -272,10 +218,10 @@ fn two_threads() -> Runtime {
 fn main() {
     let runtime = two_threads();
     let _entered = runtime.enter();
-    LazyLock::force(&STATE);
+    AtOnce::warm_up();
     let rows = rows();
-    // A test run shows that it works.
-    if !std::env::args().any(|arg| arg == "--bench") {
+    let asked = run::asked();
+    if asked.test {
         for row in &rows {
             for tasks in TASKS {
                 (row.run)(&runtime, tasks, TASKS[2]);
@@ -283,7 +229,8 @@ fn main() {
         }
         return;
     }
-    let samples = measure(&runtime, &rows);
+    let Some(patience) = asked.table else { return };
+    let samples = measure(&runtime, &rows, patience);
     println!("ns of wall time a call, by the number of tasks; 2 threads:\n");
     println!("| row | 1 task | 2 tasks | 16 tasks | throughput of 2 to 1 | of 16 to 1 |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: |");

@@ -7,22 +7,15 @@ use std::{cell::Cell, time::Duration};
 
 use allocation_counter::measure;
 use benches::{
-    EVENTS, Form, PRIMARY, SECOND, Upstream, answer, identified, open_circuit, read, refusal,
-    request,
+    EVENTS, Form, Req, Upstream, answer, committed, identified, open_circuit,
+    ours::{breaker, bulkhead, bulkhead_by_target, hedge, peek, retry, stack, targets},
+    read, refusal, request,
 };
-use bytes::Bytes;
-use http::{Request, Response};
+use http::Response;
 use http_body::Body;
-use http_body_util::Full;
-use llm_breaker::{BreakerLayer, Breakers};
-use llm_call::{BoxError, Call, CallSettings, IdentifyLayer, PeekLayer};
-use llm_failover::{FailoverLayer, Targets};
-use llm_provider::{Provider, ProviderLayer};
-use llm_retry::{RetryBudget, RetryLayer};
+use llm_call::{BoxError, Call, CallSettings, PeekLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
-use tower::{Layer, Service, ServiceBuilder};
-
-type Req = Request<Full<Bytes>>;
+use tower::{Layer, Service};
 
 /// Allocations of one call, its answer read to the end. The request and the answer are made before.
 fn of_call<S, B>(service: S, make: fn(Form) -> Req, form: Form) -> u64
@@ -96,8 +89,7 @@ where
 {
     let mut commit = || {
         Upstream::prepare(Form::Streamed);
-        let request = make(Form::Streamed);
-        Box::pin(answer(&mut service, request).into_body())
+        committed(&mut service, make(Form::Streamed))
     };
     // The first call may fill what later ones use.
     drop(commit());
@@ -110,46 +102,6 @@ where
 fn clone_of_the_request() -> u64 {
     let request = identified(Form::Whole);
     measure(|| drop(request.clone())).count_total
-}
-
-fn targets(count: usize) -> FailoverLayer {
-    FailoverLayer::new(Targets::ordered(&[PRIMARY, SECOND][..count]).unwrap())
-}
-
-fn retry() -> RetryLayer {
-    RetryLayer::new(RetryBudget::new())
-}
-
-fn breaker() -> BreakerLayer {
-    BreakerLayer::new(Breakers::new())
-}
-
-fn peek() -> llm_call::Peek<Upstream> {
-    PeekLayer::new().layer(Upstream)
-}
-
-fn stack()
--> impl Service<Req, Response = Response<impl Body<Data = Bytes, Error = BoxError>>, Error = BoxError>
-+ Clone {
-    let provider = |base| {
-        Provider::new(base)
-            .unwrap()
-            .bearer("sk-of-the-provider")
-            .unwrap()
-    };
-    let providers = ProviderLayer::new()
-        .provider("primary", provider("https://primary.local/v1"))
-        .provider("second", provider("https://second.local/v1"));
-    ServiceBuilder::new()
-        .layer(IdentifyLayer::new())
-        .layer(DeadlineLayer::default())
-        .layer(targets(2))
-        .layer(retry())
-        .layer(breaker())
-        .layer(TimeoutLayer::new())
-        .layer(providers)
-        .layer(PeekLayer::new())
-        .service(Upstream)
 }
 
 #[test]
@@ -199,6 +151,33 @@ fn an_open_circuit_allocates_its_error() {
 }
 
 #[test]
+fn a_free_permit_allocates_nothing() {
+    for form in [Form::Whole, Form::Streamed] {
+        assert_eq!(added(bulkhead(), peek(), identified, form), 0);
+        assert_eq!(added(bulkhead_by_target(), peek(), identified, form), 0);
+    }
+}
+
+#[test]
+fn a_hedge_clones_the_request_where_it_may_hedge() {
+    // Ten calls pay for the first hedge.
+    let saved = || {
+        let layer = hedge();
+        let mut service = layer.layer(peek());
+        for _ in 0..10 {
+            Upstream::prepare(Form::Streamed);
+            read(answer(&mut service, identified(Form::Streamed)).into_body());
+        }
+        layer
+    };
+    let clone = clone_of_the_request();
+    assert_eq!(added(saved(), peek(), identified, Form::Streamed), clone);
+    // Without a token, and where the answer comes in one piece.
+    assert_eq!(added(hedge(), peek(), identified, Form::Streamed), 0);
+    assert_eq!(added(saved(), peek(), identified, Form::Whole), 0);
+}
+
+#[test]
 fn retry_clones_the_request_where_it_can_retry() {
     let clone = clone_of_the_request();
     for form in [Form::Whole, Form::Streamed] {
@@ -244,6 +223,7 @@ fn events_after_the_first_token_allocate_nothing() {
     assert_eq!(of_events(TimeoutLayer::new().layer(peek()), identified), 0);
     assert_eq!(of_events(breaker().layer(peek()), identified), 0);
     assert_eq!(of_events(retry().layer(peek()), identified), 0);
+    assert_eq!(of_events(bulkhead().layer(peek()), identified), 0);
     assert_eq!(of_events(stack(), request), 0);
 }
 
@@ -254,7 +234,10 @@ fn an_open_stream_holds_little() {
     let breaker = held(breaker().layer(peek()), identified) - in_a_call;
     assert!(breaker <= 112, "{breaker} bytes");
     assert!(held(retry().layer(peek()), identified) - in_a_call <= 32);
+    let bulkhead = held(bulkhead().layer(peek()), identified) - in_a_call;
+    assert!(bulkhead <= 112, "{bulkhead} bytes");
+    assert_eq!(held(hedge().layer(peek()), identified), in_a_call);
     // About 900 are the bodies of the layers, the rest is the call with its ledger and targets.
     let stack = held(stack(), request);
-    assert!(stack <= 1456, "{stack} bytes");
+    assert!(stack <= 1552, "{stack} bytes");
 }

@@ -35,6 +35,41 @@ pub(crate) const ANSWER: &[Line] = &[
     Line::new("seatbelt Breaker, open", &[]),
     Line::new("Breaker, open", &[])
         .against(&["tower-resilience Breaker, open", "seatbelt Breaker, open"]),
+    Line::new("tower ConcurrencyLimit", &["no layer"]),
+    Line::new("tower-resilience Bulkhead", &["no layer"]),
+    Line::new("tower-resilience Bulkhead, rejecting", &["no layer"]),
+    Line::new("Bulkhead > Peek", &["Peek, in a call"]).against(&[
+        "tower ConcurrencyLimit",
+        "tower-resilience Bulkhead",
+        "tower-resilience Bulkhead, rejecting",
+    ]),
+    Line::new("Bulkhead by target > Peek", &["Peek, in a call"])
+        .against(&["tower-resilience Bulkhead"]),
+    Line::new(
+        "Breaker > Bulkhead > Timeout > Peek",
+        &["no layer, in a call", "JSON, read by Watch"],
+    ),
+    Line::new(
+        "tower Hedge, unarmed",
+        &["no layer", "clone of the request"],
+    ),
+    Line::new("tower Hedge, armed", &["no layer", "clone of the request"]),
+    Line::new(
+        "tower-resilience Hedge",
+        &["no layer", "clone of the request"],
+    ),
+    Line::new("seatbelt Hedging", &["no layer", "clone of the request"]),
+    Line::new(
+        "Hedge that is not due > Peek",
+        &["Peek, in a call", "clone of the request, in a call"],
+    )
+    .against(&[
+        "tower Hedge, unarmed",
+        "tower Hedge, armed",
+        "tower-resilience Hedge",
+        "seatbelt Hedging",
+    ]),
+    Line::new("Hedge that may not hedge > Peek", &["Peek, in a call"]),
     Line::new("tower Retry", &["no layer", "clone of the request"]),
     Line::new(
         "tower-resilience Retry",
@@ -78,6 +113,9 @@ pub(crate) const STREAM: &[Line] = &[
     Line::new("Timeout > Peek", &["Peek, in a call"]).against(&["tower-http ResponseBodyTimeout"]),
     Line::new("Deadline > Peek", &["Peek, in a call"]).against(&["tower-http ResponseBodyTimeout"]),
     Line::new("Breaker > Peek", &["Peek, in a call"]),
+    Line::new("Bulkhead > Peek", &["Peek, in a call"]),
+    Line::new("Bulkhead by target > Peek", &["Peek, in a call"]),
+    Line::new("Hedge that is not due > Peek", &["Peek, in a call"]),
     Line::new("Retry > Peek", &["Peek, in a call"]),
     Line::new("Failover (1 target) > Peek", &["Peek, in a call"]),
     Line::new("Failover (2 targets) > Peek", &["Peek, in a call"]),

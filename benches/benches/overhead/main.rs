@@ -3,8 +3,9 @@
 //!
 //! `cargo bench -p benches --bench overhead` runs every row under criterion and then prints what each
 //! layer adds to the row below it, beside what the nearest layer of tower, tower-http or
-//! tower-resilience adds in the same run; `-- --table` prints that alone. Requests and answers are
-//! made outside the measured time; an answer is read to its end.
+//! tower-resilience adds in the same run; `-- --table` prints that alone, and with `--quick` all of
+//! it comes sooner. Requests and answers are made outside the measured time; an answer is read to
+//! its end.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,18 +15,20 @@
 mod lines;
 mod ours;
 mod peers;
-mod rows;
 
-use std::time::Duration;
-
-use benches::{EVENTS, Form, row::Row, table::Table};
-use criterion::Criterion;
-
-use crate::rows::Calls;
+use benches::{
+    EVENTS, Form,
+    calls::Calls,
+    row::{BATCH, Row},
+    run::{self, Patience},
+    samples::Samples,
+    table::Table,
+};
 
 fn whole() -> Vec<Row> {
     let mut rows = Calls::new(Form::Whole);
     ours::layers(&mut rows);
+    ours::not_hedged(&mut rows);
     ours::open_circuit(&mut rows);
     peers::layers(&mut rows);
     peers::open_circuits(&mut rows);
@@ -48,34 +51,20 @@ fn main() {
         .unwrap();
     let _entered = runtime.enter();
     let (mut whole, mut streamed) = (whole(), streamed());
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let table_alone = args.iter().any(|arg| arg == "--table");
-    if !table_alone {
-        run_criterion(&mut [("answer", &mut whole), ("stream", &mut streamed)]);
+    let asked = run::asked();
+    if asked.criterion {
+        run::criterion(&mut [("answer", &mut whole), ("stream", &mut streamed)]);
     }
-    // Not in a test run, and not for a part of the rows.
-    if table_alone || args == ["--bench"] {
+    if let Some(patience) = asked.table {
+        let samples = measure(&mut whole, patience);
         println!("An answer in one piece, ns a call:\n");
-        println!("{}", Table::measure(&mut whole, lines::ANSWER, 1));
+        println!("{}", Table::new(lines::ANSWER, &samples, 1));
+        let samples = measure(&mut streamed, patience);
         println!("A stream, ns an event:\n");
-        println!("{}", Table::measure(&mut streamed, lines::STREAM, EVENTS));
+        println!("{}", Table::new(lines::STREAM, &samples, EVENTS));
     }
 }
 
-fn run_criterion(groups: &mut [(&str, &mut Vec<Row>)]) {
-    let mut criterion = Criterion::default()
-        .without_plots()
-        .warm_up_time(Duration::from_secs(1))
-        .measurement_time(Duration::from_secs(2))
-        .configure_from_args();
-    for (name, rows) in groups {
-        let mut group = criterion.benchmark_group(*name);
-        for row in &mut **rows {
-            group.bench_function(row.name(), |bencher| {
-                bencher.iter_custom(|iterations| row.run(iterations));
-            });
-        }
-        group.finish();
-    }
-    criterion.final_summary();
+fn measure(rows: &mut [Row], patience: Patience) -> Samples {
+    Samples::measure(rows, patience.rounds(2000), BATCH)
 }

@@ -2,48 +2,22 @@
 
 use std::time::Duration;
 
-use benches::{Form, JSON, PRIMARY, SECOND, Upstream, identified, request, row::Row};
+use benches::{
+    Form, JSON, Upstream,
+    calls::{
+        Calls,
+        Made::{Bare, Identified},
+    },
+    identified,
+    ours::{breaker, bulkhead, bulkhead_by_target, hedge, peek, retry, stack, targets},
+    request,
+    row::Row,
+};
 use llm_breaker::{BreakerLayer, Breakers, Settings};
-use llm_call::{Call, CallSettings, Dialect, IdentifyLayer, Peek, PeekLayer, Watch};
-use llm_failover::{FailoverLayer, Targets};
-use llm_provider::{Provider, ProviderLayer};
-use llm_retry::{RetryBudget, RetryLayer};
+use llm_call::{Call, CallSettings, Dialect, IdentifyLayer, Watch};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
 use serde::de::IgnoredAny;
-use tower::{Layer, ServiceBuilder};
-
-use crate::rows::{
-    Calls,
-    Made::{Bare, Identified},
-};
-
-fn peek() -> Peek<Upstream> {
-    PeekLayer::new().layer(Upstream)
-}
-
-fn targets(count: usize) -> FailoverLayer {
-    FailoverLayer::new(Targets::ordered(&[PRIMARY, SECOND][..count]).unwrap())
-}
-
-fn retry() -> RetryLayer {
-    RetryLayer::new(RetryBudget::new())
-}
-
-fn breaker() -> BreakerLayer {
-    BreakerLayer::new(Breakers::new())
-}
-
-fn providers() -> ProviderLayer {
-    let provider = |base| {
-        Provider::new(base)
-            .unwrap()
-            .bearer("sk-of-the-provider")
-            .unwrap()
-    };
-    ProviderLayer::new()
-        .provider("primary", provider("https://primary.local/v1"))
-        .provider("second", provider("https://second.local/v1"))
-}
+use tower::Layer;
 
 /// What is measured for answers in one piece and for streams alike.
 pub(crate) fn layers(rows: &mut Calls) {
@@ -57,6 +31,13 @@ pub(crate) fn layers(rows: &mut Calls) {
     rows.row("Deadline > Peek", Identified, service);
     let service = breaker().layer(peek());
     rows.row("Breaker > Peek", Identified, service);
+    rows.row("Bulkhead > Peek", Identified, bulkhead().layer(peek()));
+    let service = bulkhead_by_target().layer(peek());
+    rows.row("Bulkhead by target > Peek", Identified, service);
+    let service = hedge().whole_answers(true).layer(peek());
+    rows.row("Hedge that is not due > Peek", Identified, service);
+    let service = (breaker(), bulkhead(), TimeoutLayer::new()).layer(peek());
+    rows.row("Breaker > Bulkhead > Timeout > Peek", Identified, service);
     let service = retry().layer(peek());
     rows.row("Retry > Peek", Identified, service);
     let service = retry().retries(0).layer(peek());
@@ -67,17 +48,13 @@ pub(crate) fn layers(rows: &mut Calls) {
     rows.row("Failover (2 targets) > Peek", Identified, service);
     let service = IdentifyLayer::new().layer(peek());
     rows.row("Identify > Peek", Bare, service);
-    let stack = ServiceBuilder::new()
-        .layer(IdentifyLayer::new())
-        .layer(DeadlineLayer::default())
-        .layer(targets(2))
-        .layer(retry())
-        .layer(breaker())
-        .layer(TimeoutLayer::new())
-        .layer(providers())
-        .layer(PeekLayer::new())
-        .service(Upstream);
-    rows.row("the whole stack", Bare, stack);
+    rows.row("the whole stack", Bare, stack());
+}
+
+/// A call that may not be hedged, since its answer comes in one piece.
+pub(crate) fn not_hedged(rows: &mut Calls) {
+    let service = hedge().layer(peek());
+    rows.row("Hedge that may not hedge > Peek", Identified, service);
 }
 
 /// A breaker that refuses for as long as a bench takes.

@@ -1,39 +1,40 @@
 //! The nearest layers of others.
 
-use std::{future, time::Duration};
-
-use benches::{Form, Frames, PRIMARY, Upstream, answer, read, request};
+use benches::{
+    Form, PRIMARY, Req, Upstream, answer,
+    calls::{
+        Calls,
+        Made::{self, Bare},
+    },
+    ours::ROOM,
+    read, request,
+    theirs::{
+        HOUR, LIMIT, OnError, Shared, seatbelt_breaker, seatbelt_hedging, seatbelt_retry,
+        tower_retry,
+    },
+    upstream::Frames,
+};
 use http::Response;
 use llm_call::BoxError;
-use seatbelt::{RecoveryInfo, ResilienceContext, breaker, retry as seatbelt_retry};
-use tick::Clock;
-use tower::{Layer, retry, timeout};
+use seatbelt::breaker;
+use tower::{Layer, ServiceExt, hedge::Hedge, limit::ConcurrencyLimitLayer, timeout};
 use tower_http::timeout::ResponseBodyTimeoutLayer;
+use tower_resilience_bulkhead::BulkheadLayer;
 use tower_resilience_circuitbreaker::{
     CircuitBreaker, CircuitBreakerConfigBuilder, CircuitBreakerLayer, DefaultClassifier,
     SlidingWindowType,
 };
 use tower_resilience_fallback::FallbackLayer;
+use tower_resilience_hedge::HedgeLayer;
 use tower_resilience_retry::{RetryBudgetBuilder, RetryLayer};
 use tower_resilience_timelimiter::TimeLimiterLayer;
-
-use crate::rows::{
-    Calls,
-    Made::{self, Bare},
-    Req,
-};
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-/// Longer than a bench takes.
-const HOUR: Duration = Duration::from_secs(3600);
-
-type Answered = Result<Response<Frames>, BoxError>;
 
 pub(crate) fn layers(rows: &mut Calls) {
     timeouts(rows);
     retries(rows);
     breakers(rows);
+    bulkheads(rows);
+    hedges(rows);
     // The nearest to failover over there: another service, asked with a clone of the request when
     // the first one gave an error. It has two services, not a list of targets, knows of no rests,
     // and decides on errors alone.
@@ -59,7 +60,7 @@ fn timeouts(rows: &mut Calls) {
 
 /// They would retry errors, of which there are none. All of them clone the request.
 fn retries(rows: &mut Calls) {
-    let service = retry::RetryLayer::new(OnError).layer(Upstream);
+    let service = tower_retry().layer(Upstream);
     rows.row("tower Retry", Bare, service);
     let layer = RetryLayer::<Req, Response<Frames>, BoxError>::builder();
     rows.row(
@@ -74,10 +75,7 @@ fn retries(rows: &mut Calls) {
         Bare,
         layer.build().layer(Upstream),
     );
-    let layer = seatbelt_retry::Retry::layer("retry", &context())
-        .clone_input()
-        .recovery_with(|result: &Answered, _| recovery(result));
-    rows.row("seatbelt Retry", Bare, layer.layer(Upstream));
+    rows.row("seatbelt Retry", Bare, seatbelt_retry().layer(Upstream));
 }
 
 fn breakers(rows: &mut Calls) {
@@ -91,6 +89,32 @@ fn breakers(rows: &mut Calls) {
         Made::Bare,
         || by_time(1000),
     );
+}
+
+/// Their permits end with the headers.
+fn bulkheads(rows: &mut Calls) {
+    let service = ConcurrencyLimitLayer::new(ROOM).layer(Upstream);
+    rows.row("tower ConcurrencyLimit", Bare, service);
+    let layer = BulkheadLayer::builder().max_concurrent_calls(ROOM);
+    let service = layer.build().unwrap().layer(Upstream);
+    rows.row("tower-resilience Bulkhead", Bare, service);
+    let layer = BulkheadLayer::builder()
+        .max_concurrent_calls(ROOM)
+        .reject_when_full();
+    let service = layer.build().unwrap().layer(Upstream);
+    rows.row("tower-resilience Bulkhead, rejecting", Bare, service);
+}
+
+/// They would send a second request after a while that does not pass. All of them clone the first.
+fn hedges(rows: &mut Calls) {
+    let unarmed = Hedge::new(Upstream, OnError, u64::MAX, 0.95, LIMIT);
+    rows.row("tower Hedge, unarmed", Bare, unarmed);
+    let armed = Hedge::new_with_mock_latencies(Upstream, OnError, 1, 0.95, HOUR, &[1; 100]);
+    rows.row("tower Hedge, armed", Bare, armed);
+    let layer = HedgeLayer::builder().delay(LIMIT).build();
+    let service = layer.layer(Upstream.map_err(Shared::from));
+    rows.row("tower-resilience Hedge", Bare, service);
+    rows.row("seatbelt Hedging", Bare, seatbelt_hedging().layer(Upstream));
 }
 
 /// Breakers that refuse for as long as a bench takes.
@@ -119,41 +143,4 @@ fn by_time(calls: usize) -> CircuitBreaker<Upstream, DefaultClassifier> {
         read(answer(&mut service, request(Form::Whole)).into_body());
     }
     service
-}
-
-fn seatbelt_breaker() -> breaker::BreakerLayer<Req, Answered> {
-    breaker::Breaker::layer("breaker", &context())
-        .recovery_with(|result: &Answered, _| recovery(result))
-        .rejected_input_error(|_, _| BoxError::from("the circuit is open"))
-}
-
-fn context() -> ResilienceContext<Req, Answered> {
-    ResilienceContext::new(Clock::new_tokio())
-}
-
-fn recovery(result: &Answered) -> RecoveryInfo {
-    match result {
-        Ok(_) => RecoveryInfo::never(),
-        Err(_) => RecoveryInfo::retry(),
-    }
-}
-
-/// As any policy that can retry, it clones the request.
-#[derive(Clone, Debug)]
-struct OnError;
-
-impl<B> retry::Policy<Req, Response<B>, BoxError> for OnError {
-    type Future = future::Ready<()>;
-
-    fn retry(
-        &mut self,
-        _: &mut Req,
-        result: &mut Result<Response<B>, BoxError>,
-    ) -> Option<Self::Future> {
-        result.is_err().then(|| future::ready(()))
-    }
-
-    fn clone_request(&mut self, request: &Req) -> Option<Req> {
-        Some(request.clone())
-    }
 }

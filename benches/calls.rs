@@ -2,22 +2,18 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use benches::{
-    Form, Upstream, answer, identified, open_circuit, read, refusal, request,
+use crate::{
+    Form, Req, Upstream, answer, identified, open_circuit, read, refusal, request,
     row::{BATCH, Row},
 };
-use bytes::Bytes;
-use http::{Request, Response};
+use http::Response;
 use http_body::Body;
-use http_body_util::Full;
 use llm_call::BoxError;
-use tower::Service;
-
-pub(crate) type Req = Request<Full<Bytes>>;
+use tower_service::Service;
 
 /// Who makes the request of a row.
-#[derive(Clone, Copy)]
-pub(crate) enum Made {
+#[derive(Clone, Copy, Debug)]
+pub enum Made {
     /// A caller.
     Bare,
     /// `IdentifyLayer`: with a call and an attempt in its extensions.
@@ -25,13 +21,15 @@ pub(crate) enum Made {
 }
 
 /// The rows of one form of answer.
-pub(crate) struct Calls {
+#[derive(Debug)]
+pub struct Calls {
     form: Form,
     rows: Vec<Row>,
 }
 
 impl Calls {
-    pub(crate) fn new(form: Form) -> Calls {
+    /// None yet.
+    pub fn new(form: Form) -> Calls {
         Calls {
             form,
             rows: Vec::new(),
@@ -39,7 +37,7 @@ impl Calls {
     }
 
     /// Calls that are answered.
-    pub(crate) fn row<S, B>(&mut self, name: &'static str, made: Made, mut service: S)
+    pub fn row<S, B>(&mut self, name: &'static str, made: Made, mut service: S)
     where
         S: Service<Req, Response = Response<B>> + 'static,
         S::Error: Into<BoxError>,
@@ -54,12 +52,8 @@ impl Calls {
 
     /// As [`Calls::row`], with a service that is made anew for each batch, since it gets slower
     /// with each call.
-    pub(crate) fn row_anew<S, B>(
-        &mut self,
-        name: &'static str,
-        made: Made,
-        anew: impl Fn() -> S + 'static,
-    ) where
+    pub fn row_anew<S, B>(&mut self, name: &'static str, made: Made, anew: impl Fn() -> S + 'static)
+    where
         S: Service<Req, Response = Response<B>> + 'static,
         S::Error: Into<BoxError>,
         B: Body,
@@ -81,7 +75,7 @@ impl Calls {
 
     /// Calls that are refused, after as many failures as that takes. All of them come with a call
     /// and an attempt: dropping the request is a part of refusing it.
-    pub(crate) fn refused<S, B>(&mut self, name: &'static str, mut service: S)
+    pub fn refused<S, B>(&mut self, name: &'static str, mut service: S)
     where
         S: Service<Req, Response = Response<B>> + 'static,
     {
@@ -92,7 +86,8 @@ impl Calls {
         self.rows.push(Row::new(name, ready, call));
     }
 
-    pub(crate) fn finish(mut self, more: impl IntoIterator<Item = Row>) -> Vec<Row> {
+    /// All rows, these last.
+    pub fn finish(mut self, more: impl IntoIterator<Item = Row>) -> Vec<Row> {
         self.rows.extend(more);
         self.rows
     }
