@@ -17,11 +17,13 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use llm_breaker::{BreakerLayer, Breakers};
+use llm_bulkhead::{Bulkhead, BulkheadLayer, Pool};
 use llm_call::{
     BoxError, Client, IdentifyLayer, Kind, PeekLayer, ResponseExt, client, reqwest::Reqwest,
 };
 use llm_chaos::{ChaosProvider, Fault, Phase, Script};
 use llm_failover::{FailoverLayer, Targets};
+use llm_hedge::{HedgeLayer, Hedges};
 use llm_provider::{Provider, ProviderLayer};
 use llm_retry::{RetryBudget, RetryLayer};
 use llm_timeout::{DeadlineLayer, TimeoutLayer};
@@ -62,6 +64,26 @@ fn breaker(http: Reqwest, breakers: Breakers) -> Client {
     client(
         ServiceBuilder::new()
             .layer(BreakerLayer::new(breakers).alone())
+            .service(http),
+    )
+}
+
+/// So many calls at once, until their bodies have ended. Whatever the client, no `PeekLayer` is needed.
+fn bulkhead(http: Reqwest, bulkhead: Bulkhead) -> Client {
+    client(
+        ServiceBuilder::new()
+            .layer(BulkheadLayer::new(bulkhead))
+            .layer(PeekLayer::new()) // for `client` alone
+            .service(http),
+    )
+}
+
+/// A second request to the same provider when the first token is late.
+fn hedge(http: Reqwest, hedges: Hedges) -> Client {
+    client(
+        ServiceBuilder::new()
+            .layer(IdentifyLayer::new())
+            .layer(HedgeLayer::new(hedges).alone())
             .service(http),
     )
 }
@@ -127,6 +149,30 @@ async fn demo() -> Result<Vec<String>, BoxError> {
     lines.push(format!("breaker: {}", ask(&llm, &url).await));
     lines.extend(breakers.history().iter().map(ToString::to_string));
 
+    fake.script(&Script::default());
+    let places = llm_bulkhead::Settings::new(Pool::new(1).wait(Duration::ZERO)).build()?;
+    let llm = bulkhead(http.clone(), places.clone());
+    let unread = llm.clone().oneshot(request(&url)?).await?;
+    lines.push(format!("bulkhead: {}", ask(&llm, &url).await));
+    drop(unread);
+    lines.push(format!("bulkhead: {}", ask(&llm, &url).await));
+
+    fake.script(&Script::default().with(Phase {
+        times: Some(1),
+        ..Phase::new(Fault::KeepAliveOnly)
+    }));
+    let at_once = Duration::from_millis(100);
+    let hedges = Hedges::with(
+        llm_hedge::Settings::new()
+            .percent(100.0) // each call pays for a hedge; by default ten do
+            .first_delay(at_once)
+            .build()?,
+    );
+    let llm = hedge(http.clone(), hedges.clone());
+    lines.push(format!("hedge: {}", ask(&llm, &url).await));
+    lines.push(format!("hedges that won: {}", hedges.snapshot().won));
+
+    fake.script(&Script::default().with(Phase::new(Fault::Error503)));
     let providers = ProviderLayer::new()
         .provider("fake", Provider::new(&fake.base_url())?)
         .provider("spare", Provider::new(&spare.base_url())?);
@@ -160,12 +206,15 @@ async fn ask(llm: &Client, url: &str) -> String {
     }
 }
 
-async fn answer(llm: &Client, url: &str) -> Result<Kind, BoxError> {
+fn request(url: &str) -> http::Result<Request<Full<Bytes>>> {
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi."}]}"#;
-    let request = Request::post(url)
+    Request::post(url)
         .header("content-type", "application/json")
-        .body(Full::<Bytes>::from(body))?;
-    let answer = llm.clone().oneshot(request).await?;
+        .body(Full::from(body))
+}
+
+async fn answer(llm: &Client, url: &str) -> Result<Kind, BoxError> {
+    let answer = llm.clone().oneshot(request(url)?).await?;
     let kind = answer.outcome().kind;
     answer.into_body().collect().await?;
     Ok(kind)
@@ -189,6 +238,10 @@ mod tests {
                 "deadline: timed_out_deadline",
                 "retry: success",
                 "breaker: refused_circuit_open",
+                "bulkhead: refused_bulkhead_full",
+                "bulkhead: success",
+                "hedge: success",
+                "hedges that won: 1",
                 "failover: success",
                 "provider: success",
                 "the provider saw Bearer sk-of-the-service",
