@@ -9,7 +9,7 @@ use crate::{answers::*, rows::*, world::*};
 async fn c04_the_cap_of_a_call_holds_over_everything_that_sends() {
     let mut dice = fastrand::Rng::with_seed(4);
     let mut reached = 0;
-    for round in 0..300 {
+    for round in 0..cases(300) {
         let cap = dice.u32(1..=8);
         let answer = *dice
             .choice(
@@ -37,9 +37,9 @@ async fn c04_the_cap_of_a_call_holds_over_everything_that_sends() {
         let sent = world.gauges.calls();
         assert!(sent as u32 <= cap, "{sent} attempts, {what}");
         assert!(call.sent() <= cap, "{what}");
-        reached += u32::from(sent as u32 == cap);
+        reached += u64::from(sent as u32 == cap);
         world.assert_settled(&[call], &what);
     }
     // The cap is what stopped many of them.
-    assert!(reached > 100, "{reached}");
+    assert!(reached > cases(100), "{reached}");
 }

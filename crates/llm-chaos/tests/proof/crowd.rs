@@ -81,7 +81,7 @@ async fn crowd(rows: &[Row], seed: u64, leave: bool) -> (World, Vec<Call>, Repor
 
 #[tokio::test(start_paused = true)]
 async fn c03_a_crowd_that_leaves_at_random_leaves_nothing() {
-    for seed in 0..20 {
+    for seed in 0..cases(20) {
         let rows = [CANONICAL, &[FOREIGN[1]]].concat();
         let (world, calls, _) = crowd(&rows, seed, true).await;
         world.assert_settled(&calls, &format!("seed {seed}"));
@@ -97,7 +97,7 @@ async fn c03_a_crowd_that_leaves_at_random_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn c01_each_observer_counts_a_call_once() {
-    for seed in 0..10 {
+    for seed in 0..cases(10) {
         let (world, calls, report) = crowd(&without_bulkhead_below(), seed, false).await;
         world.assert_settled(&calls, &format!("seed {seed}"));
         // Attempts: the wire, the ledgers and the circuits agree.

@@ -111,6 +111,14 @@ pub(crate) fn names(rows: &[Row]) -> String {
     names.join(" > ")
 }
 
+/// How many random cases there are where there usually are so many: `PROPTEST_CASES` raises them, as
+/// it raises the 256 of a property.
+pub(crate) fn cases(usual: u64) -> u64 {
+    let cases = std::env::var("PROPTEST_CASES").ok();
+    let cases = cases.and_then(|cases| cases.parse::<u64>().ok());
+    (usual * cases.unwrap_or(256)).div_ceil(256)
+}
+
 /// Any services in any order, some of them twice; of those that take a target for each copy not
 /// more than there are targets.
 pub(crate) fn any_order(dice: &mut fastrand::Rng) -> Vec<Row> {

@@ -101,8 +101,11 @@ impl World {
             );
         }
         if tells(rows, HEDGE, &[IDENTIFY]) {
-            let hedged = ledger.sent().any(|entry| entry.hedge > 0);
-            let left = self.hedges.snapshot().calls as f64 - f64::from(u8::from(hedged));
+            let mut hedges: Vec<_> = ledger.sent().map(|entry| entry.hedge).collect();
+            hedges.retain(|hedge| *hedge > 0);
+            hedges.sort_unstable();
+            hedges.dedup();
+            let left = self.hedges.snapshot().calls as f64 - hedges.len() as f64;
             let balance = self.hedges.balance(None);
             assert!(
                 (balance - left).abs() < 1e-6,
