@@ -18,7 +18,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, hash::RandomState, task::Waker, time::Duration};
+use std::{hash::RandomState, task::Waker, time::Duration};
 
 use hashbrown::HashTable;
 use slab::Slab;
@@ -220,9 +220,15 @@ impl Core {
     pub(crate) fn resize_total(&mut self, total: Option<usize>, now: Instant, wakes: &mut Wakes) {
         self.total = total;
         self.shares.clear();
-        let pools: BTreeSet<usize> = self.pools.iter().map(|(pool, _)| pool).collect();
-        for pool in pools {
+        let pools: Vec<usize> = self.pools.iter().map(|(pool, _)| pool).collect();
+        for &pool in &pools {
             self.pools[pool].contends = false;
+            if total.is_some() {
+                // All of them before the first is served.
+                self.contend(pool, now, wakes);
+            }
+        }
+        for pool in pools {
             self.dispatch(pool, now, wakes);
         }
     }
