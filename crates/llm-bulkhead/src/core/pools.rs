@@ -1,6 +1,9 @@
 //! The pools by their names, and which of them are forgotten.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{Core, list::List, pace::Pace};
 use crate::{
@@ -25,8 +28,8 @@ pub(super) struct PoolState {
     pub(super) abandoned: u64,
     /// Tenants with somebody waiting who is not held back by the limit of the tenant.
     pub(super) ring: List,
-    /// What a turn adds: the largest cost that waited since the queue was last empty.
-    pub(super) quantum: usize,
+    /// How many calls of each cost wait: a turn adds the largest.
+    pub(super) costs: BTreeMap<usize, usize>,
     /// The tenants that wait, by how many calls.
     pub(super) lengths: BTreeSet<(usize, usize)>,
     pub(super) pace: Pace,
@@ -51,7 +54,7 @@ impl Core {
             rejected: 0,
             abandoned: 0,
             ring: List::default(),
-            quantum: 0,
+            costs: BTreeMap::new(),
             lengths: BTreeSet::new(),
             pace: Pace::default(),
             pass: 0,

@@ -1,6 +1,6 @@
 //! Who waits, how a call arrives, and how it leaves the queue.
 
-use std::{sync::Arc, task::Waker, time::Duration};
+use std::{collections::btree_map::Entry, sync::Arc, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
@@ -131,7 +131,7 @@ impl Core {
         } = &self.waiters[waiter];
         let state = &mut self.pools[pool];
         state.queued += 1;
-        state.quantum = state.quantum.max(cost);
+        *state.costs.entry(cost).or_default() += 1;
         let waiting = &mut self.tenants[tenant].waiting;
         state.lengths.remove(&(waiting.len(), tenant));
         waiting.push_back(&mut self.waiters, waiter);
@@ -141,11 +141,16 @@ impl Core {
 
     /// Takes a waiter out of its tenant's queue.
     fn shorten(&mut self, waiter: usize) {
-        let &Waiter { pool, tenant, .. } = &self.waiters[waiter];
+        let &Waiter {
+            pool, tenant, cost, ..
+        } = &self.waiters[waiter];
         let state = &mut self.pools[pool];
         state.queued -= 1;
-        if state.queued == 0 {
-            state.quantum = 0;
+        if let Entry::Occupied(mut same) = state.costs.entry(cost) {
+            *same.get_mut() -= 1;
+            if *same.get() == 0 {
+                same.remove();
+            }
         }
         let waiting = &mut self.tenants[tenant].waiting;
         state.lengths.remove(&(waiting.len(), tenant));
@@ -170,17 +175,28 @@ impl Core {
                 self.tidy(pool, tenant);
                 continue;
             }
-            let quantum = self.pools[pool].quantum;
+            let largest = self.pools[pool].costs.keys().next_back();
+            let quantum = self.charge(pool, largest.copied().unwrap_or_default());
+            let cost = self.charge(pool, self.waiters[waiter].cost);
             let state = &mut self.tenants[tenant];
             if !state.in_turn {
                 state.in_turn = true;
                 state.deficit += quantum;
             }
-            if self.waiters[waiter].cost <= state.deficit {
+            // More than a turn and what a call left of the one before is from a larger call that is
+            // gone, or from a higher limit.
+            state.deficit = state.deficit.min(quantum.saturating_add(quantum - 1));
+            if cost <= state.deficit {
                 return Some(waiter);
             }
             self.rotate(pool, tenant);
         }
+    }
+
+    /// What a call takes of its tenant's turn: no more than there can be room for.
+    fn charge(&self, pool: usize, cost: usize) -> usize {
+        let limit = self.pools[pool].settings.limit;
+        cost.min(limit).min(self.total.unwrap_or(usize::MAX))
     }
 
     /// Gives a permit to the waiter whose turn it is.
@@ -190,7 +206,7 @@ impl Core {
         } = &self.waiters[waiter];
         self.shorten(waiter);
         let slot = self.grant(pool, tenant, cost);
-        self.tenants[tenant].deficit -= cost;
+        self.tenants[tenant].deficit -= self.charge(pool, cost);
         self.refresh(tenant);
         let waiter = &mut self.waiters[waiter];
         waiter.state = Waits::Granted(slot);
