@@ -37,6 +37,8 @@ pub(crate) type Wakes = Vec<Waker>;
 pub(crate) struct Core {
     pools: Slab<PoolState>,
     by_name: HashTable<usize>,
+    /// Whether any pool is listed.
+    lists: bool,
     /// What a pool for a name that is not listed is like; `None` where all of them share one.
     each: Option<Pool>,
     default: usize,
@@ -77,6 +79,7 @@ impl Core {
         let mut core = Core {
             pools: Slab::new(),
             by_name: HashTable::new(),
+            lists: !settings.pools.is_empty(),
             each: settings.each.then(|| settings.unlisted.clone()),
             default: 0,
             idle: Vec::new(),
@@ -92,17 +95,15 @@ impl Core {
             next_sweep: None,
             random: RandomState::new(),
         };
-        let mut has_default = false;
         for (name, pool) in settings.pools {
-            has_default |= *name == *crate::settings::DEFAULT;
             core.add_pool(name, pool, true);
         }
-        if !has_default {
-            core.add_pool(crate::settings::DEFAULT.into(), settings.unlisted, true);
-        }
-        core.default = core
-            .find_pool(crate::name::Name::of(crate::settings::DEFAULT))
-            .unwrap_or_default();
+        let default = core.find_pool(crate::name::Name::of(crate::settings::DEFAULT));
+        core.default = default.unwrap_or_else(|| {
+            let name = crate::settings::DEFAULT.into();
+            core.add_pool(name, settings.unlisted, false)
+        });
+        core.pools[core.default].kept = true;
         core
     }
 

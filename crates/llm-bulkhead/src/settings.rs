@@ -161,7 +161,8 @@ impl Settings {
         }
         for (i, (name, pool)) in self.pools.iter().enumerate() {
             pool.check(name)?;
-            if self.pools.iter().take(i).any(|(other, _)| other == name) {
+            let is_unlisted = !self.each && **name == *DEFAULT;
+            if is_unlisted || self.pools.iter().take(i).any(|(other, _)| other == name) {
                 return Err(InvalidSettings::Twice(name.clone()));
             }
         }

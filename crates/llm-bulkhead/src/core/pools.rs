@@ -18,6 +18,8 @@ const MOST: usize = 10_000;
 pub(super) struct PoolState {
     pub(super) name: Arc<str>,
     pub(super) settings: Pool,
+    /// One of the settings, and so for all calls that go by its name among others.
+    listed: bool,
     /// Not forgotten: it was listed, or its limit was set by hand.
     pub(super) kept: bool,
     /// In the list of pools that can perhaps be forgotten.
@@ -40,14 +42,15 @@ pub(super) struct PoolState {
 }
 
 impl Core {
-    pub(super) fn add_pool(&mut self, name: Arc<str>, settings: Pool, kept: bool) -> usize {
+    pub(super) fn add_pool(&mut self, name: Arc<str>, settings: Pool, listed: bool) -> usize {
         let hash = Name::of(&name).hash(&self.random);
         let entry = self.pools.vacant_entry();
         let pool = entry.key();
         entry.insert(PoolState {
             name,
             settings,
-            kept,
+            listed,
+            kept: listed,
             listed_idle: false,
             in_flight: 0,
             queued: 0,
@@ -77,15 +80,22 @@ impl Core {
         self.by_name.find(name.hash(&self.random), same).copied()
     }
 
-    /// The pool of a call: the first of its names that there is, else one of its own or the default.
+    /// The pool of a call: the first of its names that is listed, else one of its own or the
+    /// default.
     pub(crate) fn pool_of(&mut self, names: &Names<'_>) -> usize {
-        for name in names.listed.iter().flatten() {
-            if let Some(pool) = self.find_pool(*name) {
+        let listed = names.listed.iter().flatten().filter(|_| self.lists);
+        for name in listed {
+            if let Some(pool) = self.find_pool(*name)
+                && self.pools[pool].listed
+            {
                 return pool;
             }
         }
         match (&self.each, names.own) {
             (Some(settings), Some(own)) => {
+                if let Some(pool) = self.find_pool(own) {
+                    return pool;
+                }
                 let settings = settings.clone();
                 if self.pools.len() >= MOST && !self.forget_one() {
                     return self.default;
