@@ -91,7 +91,7 @@ impl Core {
             total: settings.total,
             in_flight: 0,
             shares: Shares::default(),
-            sweep_every: least / 8,
+            sweep_every: (least / 8).max(Duration::from_millis(1)),
             next_sweep: None,
             random: RandomState::new(),
         };

@@ -11,7 +11,7 @@ use crate::{
     name::{Name, Names},
 };
 
-/// The most pools there are, listed ones not counted.
+/// The most pools there are.
 const MOST: usize = 10_000;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-use std::{collections::HashMap, task::Waker, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ impl Bench {
         let arrival = self
             .core
             .arrive(id, name, cost, || (now, None), &mut self.wakes);
-        if let Arrival::Parked(waiter, _) = arrival {
+        if let Arrival::Parked(waiter) = arrival {
             self.waiting.insert(waiter, (tenant, cost));
         }
         arrival
@@ -46,7 +46,7 @@ impl Bench {
 
     fn park(&mut self, pool: &str, tenant: &'static str) -> usize {
         match self.arrive(pool, tenant, 1) {
-            Arrival::Parked(waiter, _) => waiter,
+            Arrival::Parked(waiter) => waiter,
             other => panic!("{other:?}"),
         }
     }
@@ -70,7 +70,7 @@ impl Bench {
         served.sort_unstable();
         for (waiter, ..) in &served {
             self.waiting.remove(waiter);
-            let asked = self.core.ask(*waiter, Waker::noop());
+            let asked = self.core.ask(*waiter, &mut None);
             assert!(matches!(asked, Answered::Granted(_)), "{asked:?}");
         }
         let served = served.into_iter();
@@ -191,7 +191,7 @@ fn k11_a_flood_of_tenants_that_leave_leaves_nothing() {
     for i in 0..10_000 {
         let waiter = b.park("x", format!("t{i}").leak());
         let now = b.now;
-        b.core.cancel(waiter, || now, &mut b.wakes);
+        assert!(b.core.cancel(waiter, || now, &mut b.wakes).is_none());
     }
     b.waiting.clear();
     assert!(b.core.tenants.capacity() < 16);
@@ -398,7 +398,7 @@ fn k04_a_large_call_that_is_gone_makes_no_turn_longer() {
         b.park("x", "b");
     }
     let now = b.now;
-    b.core.cancel(large, || now, &mut b.wakes);
+    assert!(b.core.cancel(large, || now, &mut b.wakes).is_none());
     b.waiting.remove(&large);
     let mut order = String::new();
     for _ in 0..6 {
