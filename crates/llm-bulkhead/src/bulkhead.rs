@@ -90,22 +90,19 @@ impl Bulkhead {
         cost: usize,
         deadline: impl FnOnce() -> Option<Instant>,
     ) -> Entry {
-        let arrived = self.0.with(|core, wakes| {
+        self.0.with(|core, wakes| {
             let pool = core.pool_of(names);
             let clock = || (Instant::now(), deadline());
             match core.arrive(pool, tenant, cost, clock, wakes) {
-                Arrival::Admitted(slot) => Ok((slot, core.watch(slot))),
-                other => Err(other),
+                Arrival::Admitted(slot) => {
+                    Entry::Admitted(Permit::new(self.0.clone(), slot, core.watch(slot)))
+                }
+                Arrival::Parked(waiter) => {
+                    Entry::Parked(Place::new(self.0.clone(), waiter, core.looks_at(waiter)))
+                }
+                Arrival::Refused(full) => Entry::Refused(full),
             }
-        });
-        match arrived {
-            Ok((slot, watch)) => Entry::Admitted(Permit::new(self.0.clone(), slot, watch)),
-            Err(Arrival::Parked(waiter, until)) => {
-                Entry::Parked(Place::new(self.0.clone(), waiter, until))
-            }
-            Err(Arrival::Refused(full)) => Entry::Refused(full),
-            Err(Arrival::Admitted(_)) => unreachable!("matched above"),
-        }
+        })
     }
 }
 

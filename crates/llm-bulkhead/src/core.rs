@@ -18,7 +18,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeSet, hash::RandomState, task::Waker, time::Duration};
+use std::{hash::RandomState, task::Waker, time::Duration};
 
 use hashbrown::HashTable;
 use slab::Slab;
@@ -37,6 +37,8 @@ pub(crate) type Wakes = Vec<Waker>;
 pub(crate) struct Core {
     pools: Slab<PoolState>,
     by_name: HashTable<usize>,
+    /// Whether any pool is listed.
+    lists: bool,
     /// What a pool for a name that is not listed is like; `None` where all of them share one.
     each: Option<Pool>,
     default: usize,
@@ -77,6 +79,7 @@ impl Core {
         let mut core = Core {
             pools: Slab::new(),
             by_name: HashTable::new(),
+            lists: !settings.pools.is_empty(),
             each: settings.each.then(|| settings.unlisted.clone()),
             default: 0,
             idle: Vec::new(),
@@ -88,21 +91,19 @@ impl Core {
             total: settings.total,
             in_flight: 0,
             shares: Shares::default(),
-            sweep_every: least / 8,
+            sweep_every: (least / 8).max(Duration::from_millis(1)),
             next_sweep: None,
             random: RandomState::new(),
         };
-        let mut has_default = false;
         for (name, pool) in settings.pools {
-            has_default |= *name == *crate::settings::DEFAULT;
             core.add_pool(name, pool, true);
         }
-        if !has_default {
-            core.add_pool(crate::settings::DEFAULT.into(), settings.unlisted, true);
-        }
-        core.default = core
-            .find_pool(crate::name::Name::of(crate::settings::DEFAULT))
-            .unwrap_or_default();
+        let default = core.find_pool(crate::name::Name::of(crate::settings::DEFAULT));
+        core.default = default.unwrap_or_else(|| {
+            let name = crate::settings::DEFAULT.into();
+            core.add_pool(name, settings.unlisted, false)
+        });
+        core.pools[core.default].kept = true;
         core
     }
 
@@ -220,9 +221,15 @@ impl Core {
     pub(crate) fn resize_total(&mut self, total: Option<usize>, now: Instant, wakes: &mut Wakes) {
         self.total = total;
         self.shares.clear();
-        let pools: BTreeSet<usize> = self.pools.iter().map(|(pool, _)| pool).collect();
-        for pool in pools {
+        let pools: Vec<usize> = self.pools.iter().map(|(pool, _)| pool).collect();
+        for &pool in &pools {
             self.pools[pool].contends = false;
+            if total.is_some() {
+                // All of them before the first is served.
+                self.contend(pool, now, wakes);
+            }
+        }
+        for pool in pools {
             self.dispatch(pool, now, wakes);
         }
     }

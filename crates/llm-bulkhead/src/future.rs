@@ -2,7 +2,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -74,13 +74,15 @@ impl Wait {
     /// A permit that is there wins over the end of the time.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, BoxError>> {
         let mut answer = self.place.poll(cx);
-        if answer.is_pending() {
-            let until = self.place.until;
+        while answer.is_pending() {
+            let at = self.place.looks_at;
             let sleep = self
                 .sleep
-                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-            if sleep.as_mut().poll(cx).is_ready() {
-                answer = self.place.expire();
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+            ready!(sleep.as_mut().poll(cx));
+            answer = self.place.look(sleep.deadline());
+            if answer.is_pending() {
+                sleep.as_mut().reset(self.place.looks_at);
             }
         }
         answer.map_err(|full| full.refuse(self.origin.call.as_ref(), self.origin.target.take()))

@@ -54,26 +54,32 @@ pub(crate) struct Place {
     shared: Arc<Shared>,
     /// `None` once it was answered.
     waiter: Option<usize>,
-    pub(crate) until: Instant,
+    /// When it has to look.
+    pub(crate) looks_at: Instant,
 }
 
 impl Place {
-    pub(crate) fn new(shared: Arc<Shared>, waiter: usize, until: Instant) -> Place {
+    pub(crate) fn new(shared: Arc<Shared>, waiter: usize, looks_at: Instant) -> Place {
         Place {
             shared,
             waiter: Some(waiter),
-            until,
+            looks_at,
         }
     }
 
     /// Asks for the permit.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, Full>> {
-        self.answer(|core, waiter, _| core.ask(waiter, cx.waker()))
+        let mut waker = Some(cx.waker().clone());
+        self.answer(|core, waiter, _| core.ask(waiter, &mut waker))
     }
 
-    /// Leaves, since the time is over; a permit that comes in this moment is taken.
-    pub(crate) fn expire(&mut self) -> Poll<Result<Permit, Full>> {
-        self.answer(|core, waiter, wakes| core.expire(waiter, Instant::now(), wakes))
+    /// Looks whether its time is over, or a reader has stopped; a permit that comes in this moment
+    /// is taken. Its timer went off `at` that time.
+    pub(crate) fn look(&mut self, at: Instant) -> Poll<Result<Permit, Full>> {
+        let mut waker = None;
+        // The timer can be of a runtime whose clock is ahead.
+        let now = Instant::now().max(at);
+        self.answer(|core, waiter, wakes| core.look(waiter, &mut waker, now, wakes))
     }
 
     fn answer(
@@ -83,27 +89,30 @@ impl Place {
         let Some(waiter) = self.waiter else {
             return Poll::Pending;
         };
-        let answered = self.shared.with(|core, wakes| {
-            let answered = ask(core, waiter, wakes);
-            match answered {
-                Answered::NotYet => None,
-                Answered::Granted(slot) => Some(Ok((slot, core.watch(slot)))),
-                Answered::Refused(full) => Some(Err(full)),
-            }
-        });
-        let Some(answered) = answered else {
-            return Poll::Pending;
-        };
-        self.waiter = None;
-        Poll::Ready(answered.map(|(slot, watch)| Permit::new(self.shared.clone(), slot, watch)))
+        self.shared.with(|core, wakes| {
+            let answer = match ask(core, waiter, wakes) {
+                Answered::NotYet => {
+                    self.looks_at = core.looks_at(waiter);
+                    return Poll::Pending;
+                }
+                Answered::Granted(slot) => {
+                    Ok(Permit::new(self.shared.clone(), slot, core.watch(slot)))
+                }
+                Answered::Refused(full) => Err(full),
+            };
+            self.waiter = None;
+            Poll::Ready(answer)
+        })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         if let Some(waiter) = self.waiter {
-            self.shared
+            let waker = self
+                .shared
                 .with(|core, wakes| core.cancel(waiter, Instant::now, wakes));
+            drop(waker);
         }
     }
 }
@@ -111,7 +120,7 @@ impl Drop for Place {
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place")
-            .field("until", &self.until)
+            .field("looks_at", &self.looks_at)
             .finish_non_exhaustive()
     }
 }

@@ -107,14 +107,15 @@ where
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<ReqB>) -> Self::Future {
+    fn call(&mut self, mut request: Request<ReqB>) -> Self::Future {
         let until = self.rules.until;
-        let (request, entry) = match &self.rules.scope {
-            Scope::Name(name) => self.enter_named(request, name),
-            Scope::Work | Scope::Target => {
-                let entry = self.enter(&request);
-                (request, entry)
+        let entry = match &self.rules.scope {
+            Scope::Name(name) => {
+                let entry;
+                (request, entry) = self.enter_named(request, name);
+                entry
             }
+            Scope::Work | Scope::Target => self.enter(&request),
         };
         match entry {
             Entry::Admitted(permit) => {

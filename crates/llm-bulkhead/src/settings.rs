@@ -63,9 +63,9 @@ impl Pool {
     }
 
     /// How long a reader may leave an answer unread before its permit goes to somebody else. It is
-    /// counted from when somebody first finds no room, and looked at eight times in that span; a
-    /// provider that is silent is never taken for a reader that has stopped. `Duration::MAX` is
-    /// never. Default: 120 s.
+    /// counted from when somebody first finds no room in this pool, or under the limit over all,
+    /// and looked at eight times in that span; a provider that is silent is never taken for a
+    /// reader that has stopped. `Duration::MAX` is never. Default: 120 s.
     #[must_use]
     pub fn abandon_after(mut self, time: Duration) -> Pool {
         self.abandon_after = time;
@@ -161,7 +161,8 @@ impl Settings {
         }
         for (i, (name, pool)) in self.pools.iter().enumerate() {
             pool.check(name)?;
-            if self.pools.iter().take(i).any(|(other, _)| other == name) {
+            let is_unlisted = !self.each && **name == *DEFAULT;
+            if is_unlisted || self.pools.iter().take(i).any(|(other, _)| other == name) {
                 return Err(InvalidSettings::Twice(name.clone()));
             }
         }

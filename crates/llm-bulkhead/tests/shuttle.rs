@@ -95,7 +95,7 @@ fn k01_k02_three_calls_for_one_permit_are_all_served() {
             Settings::new(patient(1)),
             1,
             [("a", NEVER), ("b", NEVER), ("a", NEVER)],
-        )
+        );
     });
 }
 
@@ -106,7 +106,7 @@ fn k02_one_that_leaves_while_it_is_served_passes_its_permit_on() {
             Settings::new(patient(1)),
             1,
             [("a", NEVER), ("b", 0), ("c", NEVER)],
-        )
+        );
     });
 }
 

@@ -176,7 +176,8 @@ impl World {
                 };
                 match arrival {
                     Arrival::Admitted(slot) => admitted = Some((slot, seen)),
-                    Arrival::Parked(waiter, until) => {
+                    Arrival::Parked(waiter) => {
+                        let until = self.core.waiters[waiter].expires;
                         assert!(until > now, "K3");
                         assert!(until <= now + Duration::from_secs(2), "K3");
                         assert!(deadline.is_none_or(|deadline| until <= deadline), "K3");
@@ -184,7 +185,8 @@ impl World {
                         self.queued.push((waiter, seen));
                         // It is served at once where those before it waited too long.
                         if self.core.waiters[waiter].granted().is_none() {
-                            let asked = self.core.ask(waiter, Waker::noop());
+                            let mut waker = Some(Waker::noop().clone());
+                            let asked = self.core.ask(waiter, &mut waker);
                             assert!(matches!(asked, Answered::NotYet), "{asked:?}");
                         }
                     }
@@ -201,18 +203,25 @@ impl World {
             Step::Cancel(i) if !self.queued.is_empty() => {
                 let i = i % self.queued.len();
                 let (waiter, _) = self.queued.remove(i);
-                self.core.cancel(waiter, || now, &mut wakes);
+                let waker = self.core.cancel(waiter, || now, &mut wakes);
+                assert!(waker.is_some());
             }
             Step::Ask(i) if !self.queued.is_empty() => {
                 let i = i % self.queued.len();
                 let (waiter, seen) = self.queued[i];
-                if seen.expires <= now {
-                    self.queued.remove(i);
-                    match self.core.expire(waiter, now, &mut wakes) {
-                        // A reader that had stopped was found in this moment.
-                        Answered::Granted(slot) => admitted = Some((slot, seen)),
-                        Answered::Refused(_) => {}
-                        Answered::NotYet => panic!("K3: {seen:?} waits on"),
+                match self.core.look(waiter, &mut None, now, &mut wakes) {
+                    Answered::NotYet => {
+                        assert!(seen.expires > now, "K3: {seen:?} waits on");
+                        assert!(self.core.looks_at(waiter) > now, "it does not spin");
+                    }
+                    // A reader that had stopped was found in this moment.
+                    Answered::Granted(slot) => {
+                        self.queued.remove(i);
+                        admitted = Some((slot, seen));
+                    }
+                    Answered::Refused(_) => {
+                        assert!(seen.expires <= now, "K3: {seen:?} had time");
+                        self.queued.remove(i);
                     }
                 }
             }

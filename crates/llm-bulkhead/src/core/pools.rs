@@ -1,6 +1,9 @@
 //! The pools by their names, and which of them are forgotten.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{Core, list::List, pace::Pace};
 use crate::{
@@ -8,13 +11,15 @@ use crate::{
     name::{Name, Names},
 };
 
-/// The most pools there are, listed ones not counted.
+/// The most pools there are.
 const MOST: usize = 10_000;
 
 #[derive(Debug)]
 pub(super) struct PoolState {
     pub(super) name: Arc<str>,
     pub(super) settings: Pool,
+    /// One of the settings, and so for all calls that go by its name among others.
+    listed: bool,
     /// Not forgotten: it was listed, or its limit was set by hand.
     pub(super) kept: bool,
     /// In the list of pools that can perhaps be forgotten.
@@ -25,8 +30,8 @@ pub(super) struct PoolState {
     pub(super) abandoned: u64,
     /// Tenants with somebody waiting who is not held back by the limit of the tenant.
     pub(super) ring: List,
-    /// What a turn adds: the largest cost that waited since the queue was last empty.
-    pub(super) quantum: usize,
+    /// How many calls of each cost wait: a turn adds the largest.
+    pub(super) costs: BTreeMap<usize, usize>,
     /// The tenants that wait, by how many calls.
     pub(super) lengths: BTreeSet<(usize, usize)>,
     pub(super) pace: Pace,
@@ -37,21 +42,22 @@ pub(super) struct PoolState {
 }
 
 impl Core {
-    pub(super) fn add_pool(&mut self, name: Arc<str>, settings: Pool, kept: bool) -> usize {
+    pub(super) fn add_pool(&mut self, name: Arc<str>, settings: Pool, listed: bool) -> usize {
         let hash = Name::of(&name).hash(&self.random);
         let entry = self.pools.vacant_entry();
         let pool = entry.key();
         entry.insert(PoolState {
             name,
             settings,
-            kept,
+            listed,
+            kept: listed,
             listed_idle: false,
             in_flight: 0,
             queued: 0,
             rejected: 0,
             abandoned: 0,
             ring: List::default(),
-            quantum: 0,
+            costs: BTreeMap::new(),
             lengths: BTreeSet::new(),
             pace: Pace::default(),
             pass: 0,
@@ -74,15 +80,22 @@ impl Core {
         self.by_name.find(name.hash(&self.random), same).copied()
     }
 
-    /// The pool of a call: the first of its names that there is, else one of its own or the default.
+    /// The pool of a call: the first of its names that is listed, else one of its own or the
+    /// default.
     pub(crate) fn pool_of(&mut self, names: &Names<'_>) -> usize {
-        for name in names.listed.iter().flatten() {
-            if let Some(pool) = self.find_pool(*name) {
+        let listed = names.listed.iter().flatten().filter(|_| self.lists);
+        for name in listed {
+            if let Some(pool) = self.find_pool(*name)
+                && self.pools[pool].listed
+            {
                 return pool;
             }
         }
         match (&self.each, names.own) {
             (Some(settings), Some(own)) => {
+                if let Some(pool) = self.find_pool(own) {
+                    return pool;
+                }
                 let settings = settings.clone();
                 if self.pools.len() >= MOST && !self.forget_one() {
                     return self.default;

@@ -1,6 +1,6 @@
 //! Who waits, how a call arrives, and how it leaves the queue.
 
-use std::{sync::Arc, task::Waker, time::Duration};
+use std::{collections::btree_map::Entry, sync::Arc, task::Waker, time::Duration};
 
 use tokio::time::Instant;
 
@@ -15,7 +15,7 @@ pub(super) struct Waiter {
     pool: usize,
     tenant: usize,
     pub(super) cost: usize,
-    expires: Instant,
+    pub(super) expires: Instant,
     state: Waits,
     waker: Option<Waker>,
     /// The neighbours in the queue of the tenant.
@@ -40,8 +40,8 @@ impl Linked for Waiter {
 pub(crate) enum Arrival {
     /// With a permit.
     Admitted(usize),
-    /// It waits, until then.
-    Parked(usize, Instant),
+    /// It waits.
+    Parked(usize),
     Refused(Full),
 }
 
@@ -101,7 +101,7 @@ impl Core {
         self.lengthen(waiter);
         // It competes from now on, and whoever was before it may have waited too long.
         self.dispatch(pool, now, wakes);
-        Arrival::Parked(waiter, expires)
+        Arrival::Parked(waiter)
     }
 
     /// Makes a place in the queue, if need be at the cost of whoever has the most waiting. He still
@@ -131,7 +131,7 @@ impl Core {
         } = &self.waiters[waiter];
         let state = &mut self.pools[pool];
         state.queued += 1;
-        state.quantum = state.quantum.max(cost);
+        *state.costs.entry(cost).or_default() += 1;
         let waiting = &mut self.tenants[tenant].waiting;
         state.lengths.remove(&(waiting.len(), tenant));
         waiting.push_back(&mut self.waiters, waiter);
@@ -141,11 +141,16 @@ impl Core {
 
     /// Takes a waiter out of its tenant's queue.
     fn shorten(&mut self, waiter: usize) {
-        let &Waiter { pool, tenant, .. } = &self.waiters[waiter];
+        let &Waiter {
+            pool, tenant, cost, ..
+        } = &self.waiters[waiter];
         let state = &mut self.pools[pool];
         state.queued -= 1;
-        if state.queued == 0 {
-            state.quantum = 0;
+        if let Entry::Occupied(mut same) = state.costs.entry(cost) {
+            *same.get_mut() -= 1;
+            if *same.get() == 0 {
+                same.remove();
+            }
         }
         let waiting = &mut self.tenants[tenant].waiting;
         state.lengths.remove(&(waiting.len(), tenant));
@@ -170,17 +175,28 @@ impl Core {
                 self.tidy(pool, tenant);
                 continue;
             }
-            let quantum = self.pools[pool].quantum;
+            let largest = self.pools[pool].costs.keys().next_back();
+            let quantum = self.charge(pool, largest.copied().unwrap_or_default());
+            let cost = self.charge(pool, self.waiters[waiter].cost);
             let state = &mut self.tenants[tenant];
             if !state.in_turn {
                 state.in_turn = true;
                 state.deficit += quantum;
             }
-            if self.waiters[waiter].cost <= state.deficit {
+            // More than a turn and what a call left of the one before is from a larger call that is
+            // gone, or from a higher limit.
+            state.deficit = state.deficit.min(quantum.saturating_add(quantum - 1));
+            if cost <= state.deficit {
                 return Some(waiter);
             }
             self.rotate(pool, tenant);
         }
+    }
+
+    /// What a call takes of its tenant's turn: no more than there can be room for.
+    fn charge(&self, pool: usize, cost: usize) -> usize {
+        let limit = self.pools[pool].settings.limit;
+        cost.min(limit).min(self.total.unwrap_or(usize::MAX))
     }
 
     /// Gives a permit to the waiter whose turn it is.
@@ -190,7 +206,7 @@ impl Core {
         } = &self.waiters[waiter];
         self.shorten(waiter);
         let slot = self.grant(pool, tenant, cost);
-        self.tenants[tenant].deficit -= cost;
+        self.tenants[tenant].deficit -= self.charge(pool, cost);
         self.refresh(tenant);
         let waiter = &mut self.waiters[waiter];
         waiter.state = Waits::Granted(slot);
@@ -210,14 +226,12 @@ impl Core {
         wakes.extend(waiter.waker.take());
     }
 
-    /// A waiter asks, and leaves word whom to wake.
-    pub(crate) fn ask(&mut self, waiter: usize, waker: &Waker) -> Answered {
+    /// A waiter asks, and leaves word whom to wake. It gets back the waker that it left before:
+    /// wakers run code of others when they are cloned or dropped, which is not for here.
+    pub(crate) fn ask(&mut self, waiter: usize, waker: &mut Option<Waker>) -> Answered {
         let state = &mut self.waiters[waiter];
         if matches!(state.state, Waits::Queued) {
-            match &mut state.waker {
-                Some(known) => known.clone_from(waker),
-                None => state.waker = Some(waker.clone()),
-            }
+            std::mem::swap(&mut state.waker, waker);
             return Answered::NotYet;
         }
         match self.waiters.remove(waiter).state {
@@ -227,45 +241,68 @@ impl Core {
         }
     }
 
-    /// The time of a waiter is over.
-    pub(crate) fn expire(&mut self, waiter: usize, now: Instant, wakes: &mut Wakes) -> Answered {
+    /// When a waiter has to look: at the end of its time, or at readers that may have stopped.
+    pub(crate) fn looks_at(&self, waiter: usize) -> Instant {
+        let expires = self.waiters[waiter].expires;
+        self.next_sweep.map_or(expires, |next| next.min(expires))
+    }
+
+    /// A waiter looks. Its waker is left in `waker` once nobody has to wake it.
+    pub(crate) fn look(
+        &mut self,
+        waiter: usize,
+        waker: &mut Option<Waker>,
+        now: Instant,
+        wakes: &mut Wakes,
+    ) -> Answered {
         let state = &mut self.waiters[waiter];
         // It asks by itself, and what the sweep finds in this moment is still for it.
-        state.waker = None;
-        state.expires = now + Duration::from_nanos(1);
+        std::mem::swap(&mut state.waker, waker);
+        let over = state.expires <= now;
+        if over {
+            state.expires = now + Duration::from_nanos(1);
+        }
         self.sweep(now, wakes);
         let &Waiter { pool, tenant, .. } = &self.waiters[waiter];
-        if matches!(self.waiters[waiter].state, Waits::Queued) {
+        if over && matches!(self.waiters[waiter].state, Waits::Queued) {
             self.turn_away(waiter, wakes);
             self.dispatch(pool, now, wakes);
             self.tidy(pool, tenant);
         }
-        // It is no longer queued, so that the waker is not kept.
-        self.ask(waiter, Waker::noop())
+        self.ask(waiter, waker)
     }
 
-    /// A waiter leaves.
+    /// A waiter leaves, and takes its waker along.
+    #[must_use = "a waker is dropped where it can run code of others"]
     pub(crate) fn cancel(
         &mut self,
         waiter: usize,
         clock: impl FnOnce() -> Instant,
         wakes: &mut Wakes,
-    ) {
+    ) -> Option<Waker> {
         match self.waiters[waiter].state {
             Waits::Queued => {
                 self.shorten(waiter);
-                let Waiter { pool, tenant, .. } = self.waiters.remove(waiter);
+                let Waiter {
+                    pool,
+                    tenant,
+                    waker,
+                    ..
+                } = self.waiters.remove(waiter);
                 self.refresh(tenant);
                 // Behind one that needs much room there may be one that needs little.
                 self.dispatch(pool, clock(), wakes);
                 self.tidy(pool, tenant);
+                waker
             }
             Waits::Granted(slot) => {
                 self.waiters.remove(waiter);
                 self.release(slot, clock, wakes);
+                None
             }
             Waits::Refused(_) => {
                 self.waiters.remove(waiter);
+                None
             }
         }
     }

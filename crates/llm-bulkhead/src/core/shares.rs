@@ -29,7 +29,7 @@ impl Shares {
 
 impl Core {
     /// Lets a pool compete, or no longer.
-    fn contend(&mut self, pool: usize, now: Instant, wakes: &mut Wakes) {
+    pub(super) fn contend(&mut self, pool: usize, now: Instant, wakes: &mut Wakes) {
         let wants = self.ready(pool, now, wakes).is_some();
         let state = &mut self.pools[pool];
         if wants == state.contends {

@@ -15,8 +15,14 @@ impl Core {
             return;
         }
         self.next_sweep = now.checked_add(self.sweep_every);
+        let all_full = self.total.is_some_and(|total| self.in_flight >= total);
+        let all = all_full || !self.shares.is_empty();
         let mut stopped = Vec::new();
         for (i, slot) in &mut self.slots {
+            // Nobody is helped by what is taken where there is room.
+            if !all && !self.pools[slot.pool].pace.is_busy() {
+                continue;
+            }
             match self.watches[i].look() {
                 Sight::Upstream => {}
                 Sight::Reader => slot.stopped = Some(now),

@@ -1,4 +1,4 @@
-use std::{collections::HashMap, task::Waker, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -31,7 +31,7 @@ impl Bench {
         let arrival = self
             .core
             .arrive(id, name, cost, || (now, None), &mut self.wakes);
-        if let Arrival::Parked(waiter, _) = arrival {
+        if let Arrival::Parked(waiter) = arrival {
             self.waiting.insert(waiter, (tenant, cost));
         }
         arrival
@@ -46,7 +46,7 @@ impl Bench {
 
     fn park(&mut self, pool: &str, tenant: &'static str) -> usize {
         match self.arrive(pool, tenant, 1) {
-            Arrival::Parked(waiter, _) => waiter,
+            Arrival::Parked(waiter) => waiter,
             other => panic!("{other:?}"),
         }
     }
@@ -70,7 +70,7 @@ impl Bench {
         served.sort_unstable();
         for (waiter, ..) in &served {
             self.waiting.remove(waiter);
-            let asked = self.core.ask(*waiter, Waker::noop());
+            let asked = self.core.ask(*waiter, &mut None);
             assert!(matches!(asked, Answered::Granted(_)), "{asked:?}");
         }
         let served = served.into_iter();
@@ -137,24 +137,30 @@ fn k04_who_leaves_the_ring_and_comes_back_stands_at_its_end() {
 
 #[test]
 fn k11_who_leaves_the_ring_takes_nothing_of_its_turn_along() {
-    let mut b = Bench::new(Settings::new(patient(1)));
-    let slot = b.hold("x", "");
+    let mut b = Bench::new(Settings::new(patient(4)));
+    let Arrival::Admitted(first) = b.arrive("x", "", 4) else {
+        panic!("there is room");
+    };
+    b.arrive("x", "b", 4);
     b.arrive("x", "a", 1);
     b.arrive("x", "b", 4);
     b.arrive("x", "b", 4);
-    // A turn is worth 4, and `a` has used 1 of it.
-    let (mut slot, tenant) = b.turn(slot);
-    assert_eq!(tenant, "a");
-    for _ in 0..8 {
-        b.park("x", "a");
-    }
+    let mut out = vec![first];
     let mut order = String::new();
-    for _ in 0..6 {
-        let (next, tenant) = b.turn(slot);
-        slot = next;
-        order.push_str(tenant);
+    for i in 0..9 {
+        b.release(out.remove(0));
+        for (slot, tenant, _) in b.served() {
+            out.push(slot);
+            order.push_str(tenant);
+        }
+        if i == 1 {
+            // A turn is worth 4, and `a` has used 1 of it.
+            for _ in 0..8 {
+                b.park("x", "a");
+            }
+        }
     }
-    assert_eq!(order, "baaaab");
+    assert_eq!(order, "babaaaabaaaa");
 }
 
 #[test]
@@ -185,7 +191,7 @@ fn k11_a_flood_of_tenants_that_leave_leaves_nothing() {
     for i in 0..10_000 {
         let waiter = b.park("x", format!("t{i}").leak());
         let now = b.now;
-        b.core.cancel(waiter, || now, &mut b.wakes);
+        assert!(b.core.cancel(waiter, || now, &mut b.wakes).is_none());
     }
     b.waiting.clear();
     assert!(b.core.tenants.capacity() < 16);
@@ -376,6 +382,88 @@ fn a_reader_that_comes_back_in_time_keeps_its_permit() {
         assert!(watch.asked());
     }
     assert!(!watch.is_revoked() && b.served().is_empty());
+}
+
+#[test]
+fn k04_a_large_call_that_is_gone_makes_no_turn_longer() {
+    let mut b = Bench::new(Settings::new(patient(9)));
+    let mut slot = b.hold("x", "");
+    for _ in 1..9 {
+        b.hold("x", "");
+    }
+    b.arrive("x", "a", 8);
+    let large = *b.waiting.keys().next().unwrap();
+    for _ in 0..20 {
+        b.park("x", "a");
+        b.park("x", "b");
+    }
+    let now = b.now;
+    assert!(b.core.cancel(large, || now, &mut b.wakes).is_none());
+    b.waiting.remove(&large);
+    let mut order = String::new();
+    for _ in 0..6 {
+        let (next, tenant) = b.turn(slot);
+        slot = next;
+        order.push_str(tenant);
+    }
+    assert_eq!(order, "ababab");
+}
+
+#[test]
+fn k05_a_call_larger_than_the_limit_makes_a_turn_no_longer_than_that() {
+    let mut b = Bench::new(Settings::new(patient(2)));
+    let mut slot = b.hold("x", "");
+    b.hold("x", "");
+    for _ in 0..20 {
+        b.park("x", "a");
+        b.park("x", "b");
+    }
+    b.arrive("x", "a", u32::MAX as usize);
+    let mut order = String::new();
+    for _ in 0..8 {
+        let (next, tenant) = b.turn(slot);
+        slot = next;
+        order.push_str(tenant);
+    }
+    assert_eq!(order, "abbaabba");
+}
+
+#[test]
+fn k08_pools_share_what_a_resize_adds_by_their_weights() {
+    let settings = Settings::new(patient(100))
+        .pool("one", patient(100).weight(1))
+        .pool("three", patient(100).weight(3))
+        .limit(1);
+    let mut b = Bench::new(settings);
+    b.hold("x", "");
+    for _ in 0..20 {
+        b.park("one", "one");
+        b.park("three", "three");
+    }
+    let now = b.now;
+    b.core.resize_total(Some(9), now, &mut b.wakes);
+    let served = b.served();
+    let threes = served.iter().filter(|(_, who, _)| *who == "three").count();
+    assert_eq!((served.len(), threes), (8, 6));
+}
+
+#[test]
+fn a_reader_that_stopped_in_a_pool_with_room_keeps_its_permit() {
+    let settings = Settings::new(patient(2)).pool("full", patient(1));
+    for (total, kept) in [(None, true), (Some(2), false)] {
+        let mut settings = settings.clone();
+        settings.total = total;
+        let mut b = Bench::new(settings);
+        let stopped = b.hold("x", "a");
+        let watch = b.core.watch(stopped);
+        watch.handed();
+        b.hold("full", "b");
+        for _ in 0..20 {
+            b.park("full", "b");
+            b.now += Duration::from_secs(15);
+        }
+        assert_eq!(watch.is_revoked(), !kept, "{total:?}");
+    }
 }
 
 proptest! {

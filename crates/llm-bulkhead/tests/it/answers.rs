@@ -1,6 +1,6 @@
 //! How long an answer holds its permit, and what a refusal looks like.
 
-use std::pin::Pin;
+use std::{pin::Pin, time::Duration};
 
 use http::StatusCode;
 use http_body::Body as _;
@@ -8,6 +8,7 @@ use http_body_util::{BodyExt, Full as Whole};
 use llm_bulkhead::{BulkheadLayer, Pool, Until};
 use llm_call::{Answer, Cause, Ending, Kind, PeekLayer, Phase, Refusal, RespondLayer};
 use llm_chaos::testing::{BodyStep, Respond, service};
+use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder, ServiceExt};
 
 use crate::support::*;
@@ -122,6 +123,18 @@ async fn an_answer_that_nobody_began_to_read_counts_as_with_its_reader() {
         ((1, 1), 1)
     );
     assert!(poll(&mut other).is_pending());
+}
+
+#[tokio::test(start_paused = true)]
+async fn k05_who_waits_alone_gets_the_permit_of_a_reader_that_stopped() {
+    let pool = Pool::new(1).wait(Duration::MAX).abandon_after(s(80));
+    let world = over(pool, slow_stream());
+    let _unread = world.stack.clone().oneshot(request()).await.unwrap();
+    let started = Instant::now();
+    // Nobody else comes who could look.
+    let _answer = world.stack.clone().oneshot(request()).await.unwrap();
+    let waited = started.elapsed();
+    assert!((s(80)..=s(90)).contains(&waited), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

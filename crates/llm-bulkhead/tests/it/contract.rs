@@ -1,6 +1,9 @@
 //! The contract of a tower service, and what dropping does.
 
-use std::task::{Context, Poll, Waker};
+use std::{
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 
 use http_body_util::BodyExt;
 use llm_bulkhead::{BulkheadLayer, Pool};
@@ -151,6 +154,60 @@ async fn k07_a_freed_permit_wakes_one() {
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
 }
 
+/// Wakers run code of others when they are cloned and dropped too: a task that ends with its last
+/// waker drops the calls that it holds.
+#[test]
+fn c05_no_waker_is_touched_under_the_lock() {
+    use futures_util::task::{ArcWake, waker};
+    use std::sync::{Arc, Mutex, mpsc};
+    struct Task(Mutex<Option<Sent>>, mpsc::Sender<()>);
+    impl Drop for Task {
+        fn drop(&mut self) {
+            drop(self.0.lock().unwrap().take());
+            self.1.send(()).unwrap();
+        }
+    }
+    impl ArcWake for Task {
+        fn wake_by_ref(_: &Arc<Task>) {}
+    }
+    let (done, dropped) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let world = over(Pool::new(1).queue(9), Respond::hang());
+            let _first = world.begin(request());
+            let task = || {
+                let held = Mutex::new(Some(world.begin(request())));
+                waker(Arc::new(Task(held, done.clone())))
+            };
+            let poll_as_task = |sent: &mut Sent| {
+                let pending = sent.as_mut().poll(&mut Context::from_waker(&task()));
+                assert!(pending.is_pending());
+            };
+            // Another waker takes its place.
+            let mut sent = world.begin(request());
+            poll_as_task(&mut sent);
+            assert!(poll(&mut sent).is_pending());
+            // It leaves.
+            poll_as_task(&mut sent);
+            drop(sent);
+            // Its time is over.
+            let mut sent = world.begin(request());
+            poll_as_task(&mut sent);
+            tokio::time::advance(s(3)).await;
+            assert!(poll(&mut sent).is_ready());
+            assert_eq!(world.counts(), (1, 0));
+        });
+    });
+    for _ in 0..3 {
+        dropped.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn k02_a_panic_of_the_inner_service_gives_the_permit_back() {
     let bulkhead = shared(Pool::new(1));
@@ -201,6 +258,20 @@ async fn k03_a_call_waits_no_longer_than_it_may_and_not_beyond_its_deadline() {
     }
     assert_eq!(world.counts(), (1, 0));
     assert_eq!(world.gauges.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k03_who_looks_after_readers_while_it_waits_waits_all_its_time() {
+    let pool = Pool::new(1).queue(9).wait(s(40)).abandon_after(s(120));
+    let world = over(pool, Respond::hang());
+    let _held = world.begin(request());
+    let waits = async |after: u64| {
+        tokio::time::sleep(s(after)).await;
+        let began = Instant::now();
+        world.call(request()).await.unwrap_err();
+        assert_eq!(began.elapsed(), s(40));
+    };
+    tokio::join!(waits(0), waits(0), waits(7), waits(16));
 }
 
 #[tokio::test(start_paused = true)]

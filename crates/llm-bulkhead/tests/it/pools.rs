@@ -68,6 +68,24 @@ async fn a_target_has_the_pool_of_its_model_unless_another_is_listed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pool_of_its_own_takes_no_calls_that_go_by_another_name() {
+    let each = || Settings::each(Pool::new(1).wait(s(0))).build().unwrap();
+    let targets = world(&BulkheadLayer::new(each()).by_target(), [Respond::hang()]);
+    let work = world(&BulkheadLayer::new(each()), [Respond::hang()]);
+    // Whoever goes by the short name came first.
+    let _provider = targets.begin(to("openai"));
+    let _model = targets.begin(to("openai:gpt"));
+    assert_eq!(used(&targets), ["openai", "openai:gpt"]);
+    let _workload = work.begin(of(CallSettings::new()));
+    let _class = work.begin(of(CallSettings::new().class("free")));
+    assert_eq!(used(&work), ["interactive", "interactive/free"]);
+    // A limit that was set by hand makes a pool no listed one.
+    targets.bulkhead.resize("openai", 2).unwrap();
+    let _other = targets.begin(to("openai:other"));
+    assert_eq!(used(&targets), ["openai", "openai:gpt", "openai:other"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_layer_can_name_pools_and_weigh_calls() {
     let bulkhead = Settings::new(Pool::new(9))
         .pool("a/b", Pool::new(4))
@@ -147,6 +165,12 @@ fn what_cannot_work_cannot_be_built() {
         twice.build().unwrap_err(),
         InvalidSettings::Twice("a".into())
     );
+    let default = |settings: Settings| settings.pool("default", Pool::new(2)).build();
+    assert_eq!(
+        default(Settings::new(Pool::new(1))).unwrap_err(),
+        InvalidSettings::Twice("default".into())
+    );
+    assert!(default(Settings::each(Pool::new(1))).is_ok());
     let none = Settings::new(Pool::new(1)).limit(0);
     assert_eq!(none.build().unwrap_err(), InvalidSettings::NoTotal);
 }
