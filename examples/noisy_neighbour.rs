@@ -1,4 +1,4 @@
-//! One tenant offers twenty times its share for a minute. What do the others see of it?
+//! One tenant offers twenty times its share for a simulated minute. What do the others see of it?
 //!
 //! ```sh
 //! cargo run --release --example noisy_neighbour
@@ -173,6 +173,9 @@ async fn main() -> Result<(), BoxError> {
             "| {tenant} | {quiet} | {noisy} | {refused} | {plain_quiet} | {plain} |"
         ));
         if tenant > 0 {
+            if check && refused > 0 {
+                return Err(format!("{refused} calls of tenant {tenant} were refused").into());
+            }
             worst = worst.max(noisy.quantile(0.99) / quiet.quantile(0.99));
         }
     }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks docs/invariants.md: each known ID has a test that exists, or a reason why it is left out."""
 
+import functools
 import pathlib
 import re
 import sys
@@ -25,14 +26,21 @@ def known_ids():
                 yield f"{letter}{number}"
 
 
-def tests_of(crate, cache={}):
-    """The names of a crate's functions."""
-    if crate not in cache:
-        folders = [ROOT / "crates" / crate, ROOT / crate]
-        files = [file for folder in folders for file in folder.rglob("*.rs")]
-        text = "\n".join(file.read_text() for file in files)
-        cache[crate] = set(re.findall(r"\bfn (\w+)", text))
-    return cache[crate]
+@functools.cache
+def tests_of(crate):
+    """The names of a crate's tests."""
+    folders = [ROOT / "crates" / crate, ROOT / crate]
+    files = [file for folder in folders for file in folder.rglob("*.rs")]
+    text = "\n".join(file.read_text() for file in files)
+    # With whatever stands between the attribute and the function; in `proptest!` there are arguments.
+    attribute = r"#\[(?:tokio::)?test(?:\([^\]]*\))?\]\s*(?:#\[[^\]]*\]\s*)*"
+    return set(re.findall(attribute + r"(?:async )?fn (\w+)", text)) | in_proptest(text)
+
+
+def in_proptest(text):
+    """Tests that a `proptest!` block makes, with their attribute or without."""
+    blocks = re.findall(r"proptest! \{(.*?)\n(?:    )?\}\n", text, re.S)
+    return set(re.findall(r"\bfn (\w+)", "\n".join(blocks)))
 
 
 def carries(test, identifier):

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! 500 callers ask two fault servers through the whole stack, on real sockets, again and again: some
-//! leave early, some read slowly, most draw a fault. At the end nothing may be left: no permit, no
+//! leave early, some read slowly, half of them draw a fault. At the end nothing may be left: no permit, no
 //! trial of a circuit, no task, no socket; and memory must be flat. Exits with an error otherwise.
 //! Linux alone, since it reads `/proc`.
 

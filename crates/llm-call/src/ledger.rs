@@ -89,8 +89,9 @@ pub enum Certainty {
     Reported,
     /// Counted here: a quarter of the bytes of the prompt, and one token for each event with content.
     Estimated,
-    /// Counted here, of an answer that was left before its end at a provider that goes on
-    /// generating, or may do so.
+    /// Counted here, as above, of an answer that was left before its end at a provider that goes on
+    /// generating, or may do so: more may be billed. Whether all of the prompt had been sent is not
+    /// known; it counts as sent.
     AtLeast,
 }
 

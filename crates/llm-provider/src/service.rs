@@ -56,8 +56,10 @@ impl<S> Provide<S> {
                 attempt.dialect = dialect;
                 attempt.drop_stops_bill = provider.drop_stops_bill;
             }
-            None if provider.dialect.is_some() => {
-                let attempt = Attempt::new(0).with_dialect(dialect);
+            None if provider.dialect.is_some() || provider.drop_stops_bill => {
+                let attempt = Attempt::new(0)
+                    .with_dialect(dialect)
+                    .with_drop_stops_bill(provider.drop_stops_bill);
                 parts.extensions.insert(attempt);
             }
             // Peek reads the path too.

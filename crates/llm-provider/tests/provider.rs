@@ -242,3 +242,19 @@ async fn f09_what_is_sent_follows_from_the_request_and_its_target_alone() {
         }
     }
 }
+
+#[tokio::test]
+async fn whether_a_drop_stops_the_bill_is_told_with_a_target_and_without() {
+    for target in [Some("a:m"), None] {
+        for stops in [true, false] {
+            let a = Provider::new("http://a.test/v1").unwrap();
+            let only = ProviderLayer::new().provider("a", a.drop_stops_bill(stops));
+            let (parts, _) = sent(only, request(target)).await.unwrap();
+            let attempt = parts.extensions.get::<Attempt>();
+            assert_eq!(
+                attempt.is_some_and(|attempt| attempt.drop_stops_bill),
+                stops
+            );
+        }
+    }
+}
