@@ -59,21 +59,20 @@ impl Core {
     pub(crate) fn arrive(
         &mut self,
         pool: usize,
-        tenant: Option<Arc<str>>,
+        name: Option<&Arc<str>>,
         cost: usize,
         clock: impl FnOnce() -> (Instant, Option<Instant>),
         wakes: &mut Wakes,
     ) -> Arrival {
-        // Again after the sweep, which can end the last call of the tenant.
-        let again = tenant.clone();
-        let tenant = self.tenant(pool, tenant);
+        let tenant = self.tenant(pool, name);
         if self.may_enter(pool, tenant, cost) {
             return Arrival::Admitted(self.grant(pool, tenant, cost));
         }
         let (now, deadline) = clock();
         self.pools[pool].pace.found_full();
         self.sweep(now, wakes);
-        let tenant = self.tenant(pool, again);
+        // Again: that can have ended the last call of the tenant.
+        let tenant = self.tenant(pool, name);
         if self.may_enter(pool, tenant, cost) {
             return Arrival::Admitted(self.grant(pool, tenant, cost));
         }
