@@ -261,6 +261,21 @@ async fn k03_a_call_waits_no_longer_than_it_may_and_not_beyond_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn k07_who_waited_too_long_and_never_looked_takes_no_place() {
+    let world = over(Pool::new(1).queue(1), Respond::hang());
+    let _held = world.begin(request());
+    for tenant in ["a", "b", "b"] {
+        let _unpolled = world.begin(by(tenant));
+        tokio::time::advance(s(3)).await;
+        let next = world.begin(by("b"));
+        assert_eq!(world.counts(), (1, 1));
+        drop(next);
+    }
+    assert_eq!(world.pool("default").rejected, 3);
+    assert_eq!(world.pool("default").tenants.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn k03_who_looks_after_readers_while_it_waits_waits_all_its_time() {
     let pool = Pool::new(1).queue(9).wait(s(40)).abandon_after(s(120));
     let world = over(pool, Respond::hang());
