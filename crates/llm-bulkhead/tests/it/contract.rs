@@ -157,7 +157,7 @@ async fn k07_a_freed_permit_wakes_one() {
 /// Wakers run code of others when they are cloned and dropped too: a task that ends with its last
 /// waker drops the calls that it holds.
 #[test]
-fn c05_no_waker_is_touched_under_the_lock() {
+fn c06_no_waker_is_touched_under_the_lock() {
     use futures_util::task::{ArcWake, waker};
     use std::sync::{Arc, Mutex, mpsc};
     struct Task(Mutex<Option<Sent>>, mpsc::Sender<()>);
