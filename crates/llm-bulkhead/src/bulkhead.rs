@@ -86,7 +86,7 @@ impl Bulkhead {
     pub(crate) fn enter(
         &self,
         names: &Names<'_>,
-        tenant: Option<std::sync::Arc<str>>,
+        tenant: Option<&std::sync::Arc<str>>,
         cost: usize,
         deadline: impl FnOnce() -> Option<Instant>,
     ) -> Entry {

@@ -94,8 +94,10 @@
 //! A call holds its permit until its body has ended, failed or was dropped ([`BulkheadBody`]), or as
 //! [`Until`] says. A reader that has an answer and stops asking for more would hold its permit for
 //! ever: where others wait, it loses that after 120 s ([`Pool::abandon_after`]), and finds the error
-//! [`TimedOut(Reader)`](llm_call::Phase::Reader) when it comes back. A provider that is silent is not
-//! the reader's fault; time limits are for that.
+//! [`TimedOut(Reader)`](llm_call::Phase::Reader) when it comes back. Its connection is its own until
+//! it drops the body: so long, one more is open than the limit says. A provider that is silent is not
+//! the reader's fault; time limits are for that. A reader that stops in the middle of such a wait looks
+//! like one that waits, and keeps its permit until it drops the body.
 //!
 //! # Clone and shared state
 //!

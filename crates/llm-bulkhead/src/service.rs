@@ -88,7 +88,7 @@ impl<S> BulkheadService<S> {
         };
         let tenant = call.and_then(Call::tenant_name);
         let deadline = || call.and_then(Call::deadline);
-        self.bulkhead.enter(names, tenant, cost, deadline)
+        self.bulkhead.enter(names, tenant.as_ref(), cost, deadline)
     }
 }
 

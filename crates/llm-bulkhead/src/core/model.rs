@@ -162,11 +162,12 @@ impl World {
                 deadline,
             } => {
                 let id = self.id(pool);
-                let name = (tenant > 0).then(|| tenant.to_string().into());
+                let name: Option<std::sync::Arc<str>> =
+                    (tenant > 0).then(|| tenant.to_string().into());
                 let deadline = deadline.map(|ms| now + Duration::from_millis(ms));
                 self.number += 1;
                 let clock = || (now, deadline);
-                let arrival = self.core.arrive(id, name, cost, clock, &mut wakes);
+                let arrival = self.core.arrive(id, name.as_ref(), cost, clock, &mut wakes);
                 let mut seen = Seen {
                     pool,
                     tenant,

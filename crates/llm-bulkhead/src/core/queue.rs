@@ -59,21 +59,20 @@ impl Core {
     pub(crate) fn arrive(
         &mut self,
         pool: usize,
-        tenant: Option<Arc<str>>,
+        name: Option<&Arc<str>>,
         cost: usize,
         clock: impl FnOnce() -> (Instant, Option<Instant>),
         wakes: &mut Wakes,
     ) -> Arrival {
-        // Again after the sweep, which can end the last call of the tenant.
-        let again = tenant.clone();
-        let tenant = self.tenant(pool, tenant);
+        let tenant = self.tenant(pool, name);
         if self.may_enter(pool, tenant, cost) {
             return Arrival::Admitted(self.grant(pool, tenant, cost));
         }
         let (now, deadline) = clock();
         self.pools[pool].pace.found_full();
         self.sweep(now, wakes);
-        let tenant = self.tenant(pool, again);
+        // Again: that can have ended the last call of the tenant.
+        let tenant = self.tenant(pool, name);
         if self.may_enter(pool, tenant, cost) {
             return Arrival::Admitted(self.grant(pool, tenant, cost));
         }
@@ -84,7 +83,7 @@ impl Core {
             // A century is for ever.
             (None, None) => now + Duration::from_secs(100 * 365 * 24 * 60 * 60),
         };
-        if expires <= now || !self.make_place(pool, tenant, wakes) {
+        if expires <= now || !self.make_place(pool, tenant, now, wakes) {
             let full = self.full(pool, tenant, cost);
             self.tidy(pool, tenant);
             return Arrival::Refused(full);
@@ -106,7 +105,7 @@ impl Core {
 
     /// Makes a place in the queue, if need be at the cost of whoever has the most waiting. He still
     /// has as many as the one who comes, so that nobody loses his only place to a newcomer.
-    fn make_place(&mut self, pool: usize, tenant: usize, wakes: &mut Wakes) -> bool {
+    fn make_place(&mut self, pool: usize, tenant: usize, now: Instant, wakes: &mut Wakes) -> bool {
         let state = &self.pools[pool];
         if state.queued < state.settings.queue {
             return true;
@@ -114,6 +113,16 @@ impl Core {
         let Some(&(most, longest)) = state.lengths.last() else {
             return false;
         };
+        if let Some(oldest) = self.tenants[longest].waiting.first()
+            && self.waiters[oldest].expires <= now
+        {
+            // Nobody polls it, or its timer is late.
+            self.turn_away(oldest, wakes);
+            if longest != tenant {
+                self.tidy(pool, longest);
+            }
+            return true;
+        }
         if self.tenants[tenant].waiting.len() + 1 >= most {
             return false;
         }

@@ -53,7 +53,7 @@ impl Core {
     }
 
     /// The entry of a tenant in a pool.
-    pub(super) fn tenant(&mut self, pool: usize, name: Option<Arc<str>>) -> usize {
+    pub(super) fn tenant(&mut self, pool: usize, name: Option<&Arc<str>>) -> usize {
         let Some(name) = name else {
             return self.pools[pool].nobody;
         };
@@ -63,15 +63,15 @@ impl Core {
             random,
             ..
         } = self;
-        let hash = random.hash_one((pool, &*name));
+        let hash = random.hash_one((pool, name));
         let same = |&other: &usize| {
             let other = &tenants[other];
-            other.pool == pool && other.name.as_deref() == Some(&*name)
+            other.pool == pool && other.name.as_deref() == Some(&**name)
         };
         if let Some(&found) = by_tenant.find(hash, same) {
             return found;
         }
-        let tenant = tenants.insert(Tenant::new(pool, Some(name), hash));
+        let tenant = tenants.insert(Tenant::new(pool, Some(name.clone()), hash));
         by_tenant.insert_unique(hash, tenant, |&tenant| tenants[tenant].hash);
         tenant
     }

@@ -27,10 +27,10 @@ impl Bench {
     fn arrive(&mut self, pool: &str, tenant: &'static str, cost: usize) -> Arrival {
         let id = self.core.pool_of(&Names::of_text(pool));
         let now = self.now;
-        let name = (!tenant.is_empty()).then(|| tenant.into());
+        let name: Option<std::sync::Arc<str>> = (!tenant.is_empty()).then(|| tenant.into());
         let arrival = self
             .core
-            .arrive(id, name, cost, || (now, None), &mut self.wakes);
+            .arrive(id, name.as_ref(), cost, || (now, None), &mut self.wakes);
         if let Arrival::Parked(waiter) = arrival {
             self.waiting.insert(waiter, (tenant, cost));
         }

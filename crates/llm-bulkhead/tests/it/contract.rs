@@ -157,7 +157,7 @@ async fn k07_a_freed_permit_wakes_one() {
 /// Wakers run code of others when they are cloned and dropped too: a task that ends with its last
 /// waker drops the calls that it holds.
 #[test]
-fn c05_no_waker_is_touched_under_the_lock() {
+fn c06_no_waker_is_touched_under_the_lock() {
     use futures_util::task::{ArcWake, waker};
     use std::sync::{Arc, Mutex, mpsc};
     struct Task(Mutex<Option<Sent>>, mpsc::Sender<()>);
@@ -258,6 +258,21 @@ async fn k03_a_call_waits_no_longer_than_it_may_and_not_beyond_its_deadline() {
     }
     assert_eq!(world.counts(), (1, 0));
     assert_eq!(world.gauges.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn k07_who_waited_too_long_and_never_looked_takes_no_place() {
+    let world = over(Pool::new(1).queue(1), Respond::hang());
+    let _held = world.begin(request());
+    for tenant in ["a", "b", "b"] {
+        let _unpolled = world.begin(by(tenant));
+        tokio::time::advance(s(3)).await;
+        let next = world.begin(by("b"));
+        assert_eq!(world.counts(), (1, 1));
+        drop(next);
+    }
+    assert_eq!(world.pool("default").rejected, 3);
+    assert_eq!(world.pool("default").tenants.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
