@@ -126,3 +126,24 @@ fn the_number_of_targets_is_bounded_and_nobody_gains_by_it() {
             .all(|a| budget.balance(a.target.as_ref()) == 3.0)
     );
 }
+
+#[test]
+fn each_setting_is_what_it_says() {
+    let budget = RetryBudget::new()
+        .percent(25)
+        .most(7)
+        .floor(2)
+        .refill(Duration::from_secs(4));
+    let terms = budget.0.terms;
+    assert_eq!((terms.deposit, terms.most), (TOKEN / 4, 7 * TOKEN));
+    assert_eq!(
+        (terms.floor, terms.refill),
+        (2 * TOKEN, Duration::from_secs(4))
+    );
+    // The default, where nothing is said.
+    let terms = RetryBudget::new().0.terms;
+    assert_eq!(
+        (terms.deposit, terms.refill),
+        (TOKEN / 10, Duration::from_secs(10))
+    );
+}
