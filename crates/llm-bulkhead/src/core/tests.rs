@@ -411,21 +411,36 @@ fn k04_a_large_call_that_is_gone_makes_no_turn_longer() {
 
 #[test]
 fn k05_a_call_larger_than_the_limit_makes_a_turn_no_longer_than_that() {
-    let mut b = Bench::new(Settings::new(patient(2)));
-    let mut slot = b.hold("x", "");
+    for settings in [
+        Settings::new(patient(2)),
+        Settings::new(patient(9)).limit(2),
+    ] {
+        let mut b = Bench::new(settings);
+        let mut slot = b.hold("x", "");
+        b.hold("x", "");
+        for _ in 0..20 {
+            b.park("x", "a");
+            b.park("x", "b");
+        }
+        b.arrive("x", "a", u32::MAX as usize);
+        let mut order = String::new();
+        for _ in 0..8 {
+            let (next, tenant) = b.turn(slot);
+            slot = next;
+            order.push_str(tenant);
+        }
+        assert_eq!(order, "abbaabba");
+    }
+}
+
+#[test]
+fn k11_who_waited_too_long_and_makes_place_leaves_nothing() {
+    let mut b = Bench::new(Settings::new(patient(1).queue(1)));
     b.hold("x", "");
-    for _ in 0..20 {
-        b.park("x", "a");
-        b.park("x", "b");
-    }
-    b.arrive("x", "a", u32::MAX as usize);
-    let mut order = String::new();
-    for _ in 0..8 {
-        let (next, tenant) = b.turn(slot);
-        slot = next;
-        order.push_str(tenant);
-    }
-    assert_eq!(order, "abbaabba");
+    b.park("x", "a");
+    b.now += Duration::from_secs(6_001);
+    b.park("x", "b");
+    assert_eq!(b.core.by_tenant.len(), 1);
 }
 
 #[test]
@@ -464,6 +479,21 @@ fn a_reader_that_stopped_in_a_pool_with_room_keeps_its_permit() {
         }
         assert_eq!(watch.is_revoked(), !kept, "{total:?}");
     }
+}
+
+#[test]
+fn a_reader_that_stopped_is_found_where_a_large_call_waits_for_all_pools() {
+    let mut b = Bench::new(Settings::new(patient(9)).pool("other", patient(9)).limit(3));
+    let stopped = b.hold("x", "a");
+    let watch = b.core.watch(stopped);
+    watch.handed();
+    b.hold("other", "b");
+    b.arrive("other", "b", 2);
+    for _ in 0..10 {
+        b.now += Duration::from_secs(15);
+        b.park("other", "b");
+    }
+    assert!(watch.is_revoked());
 }
 
 proptest! {
