@@ -1,4 +1,5 @@
-//! Who gets a permit. Pure: time is an argument, no lock and no wait.
+//! Who gets a permit. Pure: the time is an argument, or a clock that is read only where there is no
+//! room; no lock and no wait.
 //!
 //! Tenants of a pool are served by deficit round robin (Shreedhar and Varghese, 1995), pools that
 //! compete for the limit over all of them by stride scheduling (Waldspurger and Weihl, 1995), and
@@ -18,7 +19,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-use std::{hash::RandomState, task::Waker, time::Duration};
+use std::{collections::VecDeque, hash::RandomState, task::Waker, time::Duration};
 
 use hashbrown::HashTable;
 use slab::Slab;
@@ -43,7 +44,7 @@ pub(crate) struct Core {
     each: Option<Pool>,
     default: usize,
     /// Pools that can be forgotten, some of which are in use again.
-    idle: Vec<usize>,
+    idle: VecDeque<usize>,
 
     tenants: Slab<Tenant>,
     by_tenant: HashTable<usize>,
@@ -82,7 +83,7 @@ impl Core {
             lists: !settings.pools.is_empty(),
             each: settings.each.then(|| settings.unlisted.clone()),
             default: 0,
-            idle: Vec::new(),
+            idle: VecDeque::new(),
             tenants: Slab::new(),
             by_tenant: HashTable::new(),
             waiters: Slab::new(),

@@ -1,6 +1,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use llm_call::{BoxError, Call, Error, Kind, Outcome, Phase, Refusal, Target};
+use tokio::time::Instant;
 
 /// Why a call was refused: what was full, and how many were before it.
 ///
@@ -45,7 +46,13 @@ impl Full {
             Some(_) => Refusal::TenantFull,
             None => Refusal::BulkheadFull,
         };
-        let kind = Kind::Refused(refusal);
+        // It had no time left to wait, and has none to go elsewhere.
+        let deadline = call.and_then(Call::deadline);
+        let kind = if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            Kind::TimedOut(Phase::Deadline)
+        } else {
+            Kind::Refused(refusal)
+        };
         let outcome = call.map_or_else(|| Outcome::of(kind), |call| call.outcome(kind));
         Error::from(outcome)
             .with_target(target)

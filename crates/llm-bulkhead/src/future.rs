@@ -192,8 +192,12 @@ where
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(Err(error)) => Err(error.into()),
                     Poll::Ready(Ok(response)) => {
-                        let permit = permit.take().filter(|_| *this.until == Until::BodyEnd);
-                        Ok(response.map(|body| BulkheadBody::new(body, permit)))
+                        let permit = permit.take();
+                        // What the inner future holds goes before the permit.
+                        stage.set(Stage::Done);
+                        let permit = permit.filter(|_| *this.until == Until::BodyEnd);
+                        let response = response.map(|body| BulkheadBody::new(body, permit));
+                        return Poll::Ready(Ok(response));
                     }
                 },
                 StageProj::Done => polled_after_ready(),

@@ -89,7 +89,8 @@ impl BulkheadLayer {
     }
 
     /// How many ordinary calls a call counts as. What costs more than a limit allows takes all of
-    /// it: it goes through when nothing else does. A cost of 0 counts as 1. Default: 1.
+    /// it: it goes through when nothing else does. A cost of 0 counts as 1, and so does a request
+    /// without a [`Call`]. Default: 1.
     #[must_use]
     pub fn cost(mut self, cost: impl Fn(&Call) -> u32 + Send + Sync + 'static) -> BulkheadLayer {
         self.rules.cost = Some(Arc::new(cost));

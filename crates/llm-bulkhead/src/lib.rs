@@ -55,7 +55,7 @@
 //!     .pool("interactive", Pool::new(100).weight(4))
 //!     .pool("interactive/free", Pool::new(20).tenant_limit(2))
 //!     .pool("background", Pool::new(10).queue(200).wait(Duration::from_secs(30)))
-//!     .limit(120)
+//!     .total_limit(120)
 //!     .build()?;
 //! // There are other targets, so nobody waits for one.
 //! let targets = Settings::each(Pool::new(50).wait(Duration::ZERO)).build()?;
@@ -64,6 +64,10 @@
 //! let below = BulkheadLayer::new(targets).by_target();
 //! # Ok::<(), llm_bulkhead::InvalidSettings>(())
 //! ```
+//!
+//! A permit of the upper one is held by the call, however many copies of it a hedge or a failover sends
+//! below. Give each layer a handle of its own: with one for both, calls wait below for permits that they
+//! hold above.
 //!
 //! # Which pool
 //!
@@ -81,7 +85,7 @@
 //! Calls of one tenant in their order; tenants that wait in one pool in turn, each the same amount
 //! (deficit round robin), however many calls each has and however often new ones come. A tenant at
 //! its own limit waits without standing in anybody's way. Pools that compete for
-//! [`Settings::limit`] get it by their weights (stride scheduling). Nobody waits while there is room
+//! [`Settings::total_limit`] get it by their weights (stride scheduling). Nobody waits while there is room
 //! for whoever is next; a call that costs more than others is waited for, so that small ones do not
 //! overtake it for ever.
 //!
@@ -102,8 +106,9 @@
 //! # Clone and shared state
 //!
 //! [`Bulkhead`] is a handle on pools that clones, services and layers share. It sits behind one mutex
-//! that is held for a few instructions, never across a poll or a wake-up. The inner service is cloned
-//! for each call, so a clone of the client must be cheap.
+//! that is held for a few instructions, never across a poll or a wake-up; longer, in proportion to the
+//! permits that are out, for a snapshot and at most every eighth of [`Pool::abandon_after`] where there
+//! is no room. The inner service is cloned for each call, so a clone of the client must be cheap.
 //!
 //! # Cancellation
 //!
@@ -115,7 +120,9 @@
 //! A refused call never reaches the inner service. It fails with an [`Error`](llm_call::Error) of the
 //! kind [`BulkheadFull`](llm_call::Refusal::BulkheadFull) (over HTTP a 503), or
 //! [`TenantFull`](llm_call::Refusal::TenantFull) where its tenant is at its limit (a 429), that says
-//! when to come back and has [`Full`] as its source. All other errors are those of the inner service.
+//! when to come back and has [`Full`] as its source. Where its deadline has ended the wait it is
+//! [`TimedOut(Deadline)`](llm_call::Phase::Deadline), with the same source: there is no time left to go
+//! elsewhere. All other errors are those of the inner service.
 //!
 //! # Panics
 //!

@@ -54,7 +54,7 @@ impl Pool {
         self
     }
 
-    /// The share of this pool while several compete for [`Settings::limit`]: a pool of weight 3
+    /// The share of this pool while several compete for [`Settings::total_limit`]: a pool of weight 3
     /// gets three calls for each one of a pool of weight 1. Default: 1.
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Pool {
@@ -101,7 +101,7 @@ impl Pool {
 ///     .pool("interactive", Pool::new(100).weight(4))
 ///     .pool("interactive/free", Pool::new(20).tenant_limit(2))
 ///     .pool("background", Pool::new(10).queue(200))
-///     .limit(120)
+///     .total_limit(120)
 ///     .build()?;
 /// # Ok::<(), llm_bulkhead::InvalidSettings>(())
 /// ```
@@ -144,7 +144,7 @@ impl Settings {
     /// The most calls under way over all pools. Pools that compete for it are served by their
     /// weights. Default: no limit.
     #[must_use]
-    pub fn limit(mut self, calls: usize) -> Settings {
+    pub fn total_limit(mut self, calls: usize) -> Settings {
         self.total = Some(calls);
         self
     }
@@ -157,10 +157,13 @@ impl Settings {
     pub fn build(self) -> Result<Bulkhead, InvalidSettings> {
         self.unlisted.check(DEFAULT)?;
         if self.total == Some(0) {
-            return Err(InvalidSettings::NoTotal);
+            return Err(InvalidSettings::ZeroTotal);
         }
         for (i, (name, pool)) in self.pools.iter().enumerate() {
             pool.check(name)?;
+            if name.split(['/', ':']).any(str::is_empty) {
+                return Err(InvalidSettings::EmptyName(name.clone()));
+            }
             let is_unlisted = !self.each && **name == *DEFAULT;
             if is_unlisted || self.pools.iter().take(i).any(|(other, _)| other == name) {
                 return Err(InvalidSettings::Twice(name.clone()));
@@ -182,9 +185,11 @@ pub enum InvalidSettings {
         setting: &'static str,
     },
     /// No calls at all over all pools.
-    NoTotal,
+    ZeroTotal,
     /// Two pools of one name.
     Twice(Arc<str>),
+    /// A name that no call goes by, since it is empty or a part of it is.
+    EmptyName(Arc<str>),
 }
 
 impl fmt::Display for InvalidSettings {
@@ -195,9 +200,14 @@ impl fmt::Display for InvalidSettings {
                 "{setting} of the pool {pool} is zero; set it to a positive value, or leave it out \
                  for its default"
             ),
-            InvalidSettings::NoTotal => f.write_str(
+            InvalidSettings::ZeroTotal => f.write_str(
                 "the limit over all pools is 0; set it to a positive number, or leave it out for \
                  no limit",
+            ),
+            InvalidSettings::EmptyName(name) => write!(
+                f,
+                "the pool name {name:?} has an empty part, and no call goes by it; write \
+                 workload, workload/class, or provider:model"
             ),
             InvalidSettings::Twice(name) => write!(
                 f,

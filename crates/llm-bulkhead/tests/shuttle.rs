@@ -115,7 +115,7 @@ fn k01_k02_under_a_limit_over_all_pools_and_one_for_each_tenant() {
     check(|| {
         let pool = patient(3).tenant_limit(1);
         race(
-            Settings::new(pool).limit(2),
+            Settings::new(pool).total_limit(2),
             2,
             [("a", NEVER), ("a", 0), ("b", NEVER)],
         );

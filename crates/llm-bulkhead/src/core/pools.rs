@@ -108,7 +108,7 @@ impl Core {
 
     /// Forgets a pool without a call.
     fn forget_one(&mut self) -> bool {
-        while let Some(pool) = self.idle.pop() {
+        while let Some(pool) = self.idle.pop_front() {
             let state = &mut self.pools[pool];
             state.listed_idle = false;
             if state.is_idle() && !state.kept {
@@ -130,7 +130,7 @@ impl Core {
         let state = &mut self.pools[pool];
         if !state.kept && !state.listed_idle && state.is_idle() {
             state.listed_idle = true;
-            self.idle.push(pool);
+            self.idle.push_back(pool);
         }
     }
 

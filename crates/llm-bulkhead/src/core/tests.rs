@@ -256,7 +256,7 @@ fn pools_that_compete_are_served_by_their_weights() {
     let settings = Settings::new(patient(9))
         .pool("three", patient(9).weight(3))
         .pool("one", patient(9).weight(1))
-        .limit(1);
+        .total_limit(1);
     let mut b = Bench::new(settings);
     let mut slot = b.hold("one", "");
     for _ in 0..100 {
@@ -413,7 +413,7 @@ fn k04_a_large_call_that_is_gone_makes_no_turn_longer() {
 fn k05_a_call_larger_than_the_limit_makes_a_turn_no_longer_than_that() {
     for settings in [
         Settings::new(patient(2)),
-        Settings::new(patient(9)).limit(2),
+        Settings::new(patient(9)).total_limit(2),
     ] {
         let mut b = Bench::new(settings);
         let mut slot = b.hold("x", "");
@@ -448,7 +448,7 @@ fn k08_pools_share_what_a_resize_adds_by_their_weights() {
     let settings = Settings::new(patient(100))
         .pool("one", patient(100).weight(1))
         .pool("three", patient(100).weight(3))
-        .limit(1);
+        .total_limit(1);
     let mut b = Bench::new(settings);
     b.hold("x", "");
     for _ in 0..20 {
@@ -483,7 +483,11 @@ fn a_reader_that_stopped_in_a_pool_with_room_keeps_its_permit() {
 
 #[test]
 fn a_reader_that_stopped_is_found_where_a_large_call_waits_for_all_pools() {
-    let mut b = Bench::new(Settings::new(patient(9)).pool("other", patient(9)).limit(3));
+    let mut b = Bench::new(
+        Settings::new(patient(9))
+            .pool("other", patient(9))
+            .total_limit(3),
+    );
     let stopped = b.hold("x", "a");
     let watch = b.core.watch(stopped);
     watch.handed();

@@ -255,6 +255,10 @@ async fn k03_a_call_waits_no_longer_than_it_may_and_not_beyond_its_deadline() {
         let error = world.call(of(settings)).await.unwrap_err();
         assert_eq!(full(&error).in_flight, 1);
         assert_eq!(began.elapsed().as_millis(), expected);
+        // With no time left nobody is told to come back, or sent elsewhere.
+        let kind = llm_call::Kind::of(&*error);
+        let is_late = kind == llm_call::Kind::TimedOut(llm_call::Phase::Deadline);
+        assert_eq!(is_late, expected < 2_000, "{kind}");
     }
     assert_eq!(world.counts(), (1, 0));
     assert_eq!(world.gauges.calls(), 1);

@@ -171,6 +171,10 @@ fn what_cannot_work_cannot_be_built() {
         InvalidSettings::Twice("default".into())
     );
     assert!(default(Settings::each(Pool::new(1))).is_ok());
-    let none = Settings::new(Pool::new(1)).limit(0);
-    assert_eq!(none.build().unwrap_err(), InvalidSettings::NoTotal);
+    for name in ["", "interactive/", "openai::gpt"] {
+        let named = Settings::new(Pool::new(1)).pool(name, Pool::new(1)).build();
+        assert_eq!(named.unwrap_err(), InvalidSettings::EmptyName(name.into()));
+    }
+    let none = Settings::new(Pool::new(1)).total_limit(0);
+    assert_eq!(none.build().unwrap_err(), InvalidSettings::ZeroTotal);
 }
