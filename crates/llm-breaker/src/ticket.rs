@@ -251,7 +251,11 @@ impl Open {
 
     /// The answer ended.
     fn ended(mut self, ending: Ending, state: &State) {
-        let now = Instant::now();
+        let now = match (ending, state.first_token()) {
+            // It was whole in that moment, which is now.
+            (Ending::Complete, Some(at)) if !self.streamed => at,
+            _ => Instant::now(),
+        };
         if self.streamed && state.first_token().is_some() {
             // Its first token came with its end.
             self.asked(now);
@@ -266,11 +270,6 @@ impl Open {
                 hint: None,
             },
             _ => End::Abandoned,
-        };
-        let now = match state.first_token() {
-            // It was whole in that moment, which is now.
-            Some(at) if end == End::Success && !self.streamed => at,
-            _ => now,
         };
         let slow = match end {
             _ if self.stage == Stage::Delivering => None,

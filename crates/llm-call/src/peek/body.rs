@@ -21,7 +21,19 @@ use crate::{
 ///
 /// It is fused, drops the transport at its end and when it is cut, and never ends cleanly before
 /// the answer did.
-pub struct Peeked<B, C = Standard> {
+pub struct Peeked<B, C = Standard>(
+    // Boxed, since it is large and each layer above moves an answer more than once.
+    Box<Watched<B, C>>,
+);
+
+impl<B, C> Peeked<B, C> {
+    pub(super) fn new(watched: Box<Watched<B, C>>) -> Self {
+        Peeked(watched)
+    }
+}
+
+/// What a [`Peeked`] is made of.
+pub(super) struct Watched<B, C> {
     transport: Option<B>,
     pub(super) held: Held,
     /// Yielded after the held frames.
@@ -29,7 +41,7 @@ pub struct Peeked<B, C = Standard> {
     scan: Scan,
     /// Whether the answer was handed to the caller.
     committed: bool,
-    state: State,
+    pub(super) state: State,
     settings: Arc<Settings<C>>,
     record: Option<Record>,
 }
@@ -52,7 +64,7 @@ enum Over {
     Empty,
 }
 
-impl<B, C> Peeked<B, C>
+impl<B, C> Watched<B, C>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -60,7 +72,7 @@ where
 {
     /// A body of which nothing has been read.
     pub(super) fn new(transport: B, sent: Sent<C>) -> Self {
-        Peeked {
+        Watched {
             transport: Some(transport),
             held: Held::default(),
             failing: None,
@@ -374,7 +386,7 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = self.get_mut();
+        let this = &mut *self.get_mut().0;
         if let Some(frame) = this.held.pop() {
             return Poll::Ready(Some(Ok(frame)));
         }
@@ -385,27 +397,29 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_empty()
-            && self.failing.is_none()
-            && match &self.transport {
+        let this = &*self.0;
+        this.held.is_empty()
+            && this.failing.is_none()
+            && match &this.transport {
                 None => true,
                 // A transport at its end without an answer at its end has an error to yield.
                 Some(transport) => {
                     transport.is_end_stream()
-                        && (matches!(self.scan, Scan::Off)
-                            || self.state.finished
-                            || self.state.ending.is_some())
+                        && (matches!(this.scan, Scan::Off)
+                            || this.state.finished
+                            || this.state.ending.is_some())
                 }
             }
     }
 
     fn size_hint(&self) -> SizeHint {
+        let this = &*self.0;
         // Whoever knows a length reads no further, and misses the error of a cut stream.
-        let may_break = matches!(self.scan, Scan::Events { .. }) && self.transport.is_some();
-        match &self.transport {
-            _ if may_break || self.failing.is_some() => SizeHint::default(),
-            Some(transport) => longer(&transport.size_hint(), self.held.len()),
-            None => SizeHint::with_exact(self.held.len() as u64),
+        let may_break = matches!(this.scan, Scan::Events { .. }) && this.transport.is_some();
+        match &this.transport {
+            _ if may_break || this.failing.is_some() => SizeHint::default(),
+            Some(transport) => longer(&transport.size_hint(), this.held.len()),
+            None => SizeHint::with_exact(this.held.len() as u64),
         }
     }
 }
@@ -417,11 +431,11 @@ where
     C: Classify,
 {
     fn state(&self) -> &State {
-        &self.state
+        &self.0.state
     }
 
     fn cut(self: Pin<&mut Self>, ending: Ending) {
-        let this = self.get_mut();
+        let this = &mut *self.get_mut().0;
         // Of an answer that has ended and is all here nothing is taken away.
         if this.state.ending.is_none() || this.transport.is_some() {
             this.transport = None;
@@ -433,7 +447,7 @@ where
     }
 }
 
-impl<B, C> Drop for Peeked<B, C> {
+impl<B, C> Drop for Watched<B, C> {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
             let ending = self.state.ending_or(Ending::Dropped);
@@ -443,6 +457,12 @@ impl<B, C> Drop for Peeked<B, C> {
 }
 
 impl<B, C> fmt::Debug for Peeked<B, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<B, C> fmt::Debug for Watched<B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Peeked")
             .field("state", &self.state)

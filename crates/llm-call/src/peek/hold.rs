@@ -11,9 +11,9 @@ use http_body::Body;
 use memchr::memchr;
 use tokio::time::Sleep;
 
-use super::{Commit, Peeked, future::Sent};
+use super::{Commit, Peeked, body::Watched, future::Sent};
 use crate::{
-    Answer, BoxError, Classify, Dialect, Ending, Error, Finish, Framing, Outcome, Seen, Watch,
+    BoxError, Classify, Dialect, Ending, Error, Finish, Framing, Outcome, Seen, Watch,
     clock::wall_now,
     media::{Media, is_encoded, media},
     plan::{Head, Plan, plan},
@@ -22,7 +22,7 @@ use crate::{
 /// An answer that is held back, until it is committed or found to be none.
 pub(super) struct Holding<B, C> {
     parts: Parts,
-    body: Peeked<B, C>,
+    body: Box<Watched<B, C>>,
     method: Method,
     dialect: Option<Dialect>,
     plan: Plan,
@@ -46,7 +46,7 @@ where
         let mut holding = Holding {
             plan: Plan::Sniff,
             parts,
-            body: Peeked::new(transport, sent),
+            body: Box::new(Watched::new(transport, sent)),
             method,
             dialect,
             lines: Lines::First,
@@ -61,7 +61,7 @@ where
     pub(super) fn into_result(self) -> Result<Response<Peeked<B, C>>, BoxError> {
         match self.error {
             Some(error) => Err(error.into()),
-            None => Ok(Response::from_parts(self.parts, self.body)),
+            None => Ok(Response::from_parts(self.parts, Peeked::new(self.body))),
         }
     }
 
@@ -244,7 +244,7 @@ where
 
     /// A stream: the first token came, or it failed, or it ended, or too much is held.
     fn is_stream_decided(&mut self) -> bool {
-        let state = self.body.state();
+        let state = &self.body.state;
         match state.ending() {
             Some(Ending::Complete) => return self.commit(false),
             Some(_) => {
@@ -294,7 +294,7 @@ where
         let settings = self.body.settings();
         let until = match (self.plan, settings.commit) {
             (Plan::Failure, _) => tokio::time::Instant::now().checked_add(settings.error_wait),
-            (_, Commit::Window(window)) => self.body.state().started().checked_add(window),
+            (_, Commit::Window(window)) => self.body.state.started().checked_add(window),
             _ => None,
         };
         if self.timer.is_none() {
