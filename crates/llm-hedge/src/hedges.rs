@@ -48,7 +48,8 @@ const MOST_TARGETS: usize = 1_000;
 /// A clone is the same handle. It may serve several layers. What is learned and paid lives in this
 /// process alone.
 ///
-/// At most 1,000 targets and 10,000 tenants are remembered, those used last. A target that was
+/// At most 1,000 targets (each with what it is measured for) and 10,000 tenants are remembered, at least
+/// the half of them that was used last. A target that was
 /// forgotten is learned again; a tenant that was forgotten has no tokens.
 #[derive(Clone)]
 pub struct Hedges(Arc<Shared>);
