@@ -55,12 +55,6 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
-        if this.race.is_none()
-            && let Some(first) = this.first.as_mut().as_pin_mut()
-        {
-            // Nothing is to be done with the result, and it is large to move.
-            return first.poll(cx);
-        }
         if let Some(first) = this.first.as_mut().as_pin_mut()
             && let Poll::Ready(result) = first.poll(cx)
         {
@@ -79,6 +73,9 @@ where
             }
         }
         let Some(race) = this.race else {
+            if this.first.is_none() {
+                polled_after_ready();
+            }
             return Poll::Pending;
         };
         if !race.has_hedge() {
@@ -98,6 +95,14 @@ where
         }
         Poll::Ready(result)
     }
+}
+
+#[expect(
+    clippy::panic,
+    reason = "the contract of Future: not polled after Ready"
+)]
+fn polled_after_ready() -> ! {
+    panic!("a response future was polled after it was ready")
 }
 
 impl<S, ReqB> fmt::Debug for ResponseFuture<S, ReqB>

@@ -130,8 +130,10 @@ impl Latency {
 
     fn read(&mut self, ask: Ask) {
         self.unread = 0;
-        // Half a copy less is no less: what was halved does not fall below by rounding.
-        self.quantile = (self.weight > ask.min_samples as f32 - 0.5)
+        // Copies that were left say that it takes long, and not how long. Half an answer less is no
+        // less: what was halved does not fall below by rounding.
+        let answers: f32 = self.buckets.iter().map(|bucket| bucket.answered).sum();
+        self.quantile = (answers > ask.min_samples as f32 - 0.5)
             .then(|| self.estimate(ask.quantile))
             .flatten();
     }

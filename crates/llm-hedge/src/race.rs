@@ -32,7 +32,8 @@ where
     spare: Option<Spare<S, ReqB>>,
     /// The copy that the timer counts for.
     armed: Option<(Option<Target>, Instant)>,
-    skipped: bool,
+    /// Why no hedge was started, as it stands.
+    skipped: Option<Skip>,
     lesson: Lesson,
 }
 
@@ -64,7 +65,7 @@ where
             kept: None,
             spare,
             armed: None,
-            skipped: false,
+            skipped: None,
             lesson,
         }
     }
@@ -81,11 +82,9 @@ where
         &self.lesson.hedges
     }
 
-    /// Counts once a call.
+    /// Notes why there is no hedge. A copy that failover moves on may still get one.
     fn skip(&mut self, skip: Skip) {
-        if !std::mem::replace(&mut self.skipped, true) {
-            self.hedges().totals().skipped(skip);
-        }
+        self.skipped = Some(skip);
     }
 }
 
@@ -133,9 +132,7 @@ where
         let due = sent.checked_add(delay);
         let deadline = self.call().deadline();
         let due = due.filter(|due| deadline.is_none_or(|deadline| *due < deadline));
-        if due.is_none() {
-            self.skip(Skip::Deadline);
-        }
+        self.skipped = due.is_none().then_some(Skip::Deadline);
         due
     }
 
@@ -267,6 +264,17 @@ where
     }
 }
 
+impl<S, ReqB> Drop for Race<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    fn drop(&mut self) {
+        if let (Some(skip), None) = (self.skipped, self.lesson.hedge) {
+            self.hedges().totals().skipped(skip);
+        }
+    }
+}
+
 /// The token of one hedge. Dropped, it goes back if nothing was sent.
 #[derive(Debug)]
 struct Token {
@@ -281,7 +289,7 @@ impl Drop for Token {
         let ledger = self.call.ledger();
         if !ledger.sent().any(|entry| entry.hedge == self.hedge) {
             self.hedges.give_back(&self.tenant);
-            self.hedges.totals().refused.add();
+            self.hedges.totals().unsent.add();
         }
     }
 }
@@ -293,14 +301,19 @@ fn outcome<B: Answer>(result: &Result<Response<B>, BoxError>) -> Outcome {
     }
 }
 
-/// Whether the request itself is wrong, so that every other copy fails the same way.
+/// Whether the request itself is wrong, so that every other copy fails the same way. A matrix that lets
+/// others judge it says otherwise.
 fn is_fatal(outcome: Outcome) -> bool {
-    let verdict = outcome.verdict;
-    let is_ours = matches!(
+    let is_of_request = matches!(
         outcome.kind,
-        Kind::Refused(_) | Kind::TimedOut(_) | Kind::Cancelled
+        Kind::InvalidRequest
+            | Kind::ContextTooLong
+            | Kind::ContentFiltered
+            | Kind::RequestTooLarge
+            | Kind::Conflict
     );
-    verdict.retry == Retry::Never && !verdict.fail_over && !verdict.hedge && !is_ours
+    let verdict = outcome.verdict;
+    is_of_request && verdict.retry == Retry::Never && !verdict.fail_over && !verdict.hedge
 }
 
 /// A failure to keep while the other copy runs.

@@ -23,14 +23,15 @@ pub struct Snapshot {
     pub won: u64,
     /// Those of them that were never sent (no target was free, a circuit open, a bulkhead full, or
     /// the first copy answered before they were ready). Their tokens went back.
-    pub refused: u64,
-    /// Hedges that were prepared and due, and not started.
+    pub unsent: u64,
+    /// Calls with a token that ended without a hedge for a reason, by the reason. One that was answered
+    /// before its hedge was due is not among them.
     pub skipped: Skipped,
     /// What is known of each target, in the order of their text, those without a target first.
     pub targets: Vec<TargetTimes>,
 }
 
-/// Why hedges were not started. A call counts once.
+/// Why hedges were not started. A call counts once, for what stood in the way last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Skipped {
@@ -94,7 +95,7 @@ pub(crate) struct Totals {
     pub(crate) without_token: Count,
     pub(crate) hedges: Count,
     pub(crate) won: Count,
-    pub(crate) refused: Count,
+    pub(crate) unsent: Count,
     budget: Count,
     kind: Count,
     deadline: Count,
@@ -138,7 +139,7 @@ impl Totals {
             without_token: self.without_token.get(),
             hedges: self.hedges.get(),
             won: self.won.get(),
-            refused: self.refused.get(),
+            unsent: self.unsent.get(),
             skipped: Skipped {
                 budget: self.budget.get(),
                 kind: self.kind.get(),

@@ -55,7 +55,7 @@ async fn a_hedge_that_gets_no_permit_never_holds_up_the_first_copy() {
     assert_eq!((kind(&answer), gauges.calls()), (Kind::Success, 1));
     assert_eq!(call.opened().elapsed(), seconds(6));
     // It was never sent, so its token is back; and the permit is free.
-    assert_eq!((hedges.balance(None), hedges.snapshot().refused), (1.0, 1));
+    assert_eq!((hedges.balance(None), hedges.snapshot().unsent), (1.0, 1));
     drop(answer);
     stack.oneshot(request_of(&call)).await.unwrap();
 }
@@ -177,7 +177,7 @@ async fn h16_four_hundred_callers_leave_at_all_times() {
     let snapshot = hedges.snapshot();
     assert!(sent > 100);
     assert_eq!(
-        (snapshot.calls, snapshot.hedges - snapshot.refused),
+        (snapshot.calls, snapshot.hedges - snapshot.unsent),
         (400, sent)
     );
     assert_eq!(gauges.drops().len() as u64, 400 + sent);

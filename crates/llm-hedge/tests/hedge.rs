@@ -507,7 +507,7 @@ async fn h10_where_there_is_no_other_the_token_goes_back_and_the_first_copy_goes
     assert_eq!(call.opened().elapsed(), seconds(6));
     assert_eq!(hedges.balance(None), 1.0);
     let snapshot = hedges.snapshot();
-    assert_eq!((snapshot.hedges, snapshot.refused, snapshot.won), (1, 1, 0));
+    assert_eq!((snapshot.hedges, snapshot.unsent, snapshot.won), (1, 1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -518,7 +518,7 @@ async fn h10_the_token_goes_back_as_soon_as_the_hedge_is_refused() {
     assert!(tokio::time::timeout(seconds(4), &mut future).await.is_err());
     assert_eq!(hedges.balance(None), 1.0);
     future.await.unwrap();
-    assert_eq!((hedges.balance(None), hedges.snapshot().refused), (1.0, 1));
+    assert_eq!((hedges.balance(None), hedges.snapshot().unsent), (1.0, 1));
 }
 
 #[tokio::test(start_paused = true)]

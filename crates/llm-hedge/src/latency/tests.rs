@@ -222,3 +222,18 @@ fn h08_after_a_hundred_thousand_answers_it_still_follows_the_day() {
     let learned = learn(&sample).estimate(0.5).unwrap().as_secs_f64();
     assert!((learned - 1.0).abs() < 0.02, "{learned}");
 }
+
+#[test]
+fn h02_copies_that_were_left_are_no_answers() {
+    let now = Instant::now();
+    let mut latency = Latency::new(now);
+    for _ in 0..100 {
+        latency.left(Duration::from_secs(5), P95, now);
+    }
+    for _ in 0..19 {
+        latency.answered(Duration::from_millis(400), P95, now);
+        assert_eq!(latency.quantile(P95, now), None);
+    }
+    latency.answered(Duration::from_millis(400), P95, now);
+    assert!(latency.quantile(P95, now).is_some());
+}
