@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 
-use crate::{BoxError, Cause, Framing, Kind, Outcome, Target, Usage};
+use crate::{BoxError, Cause, Error, Framing, Kind, Outcome, Target, Usage};
 
 /// The body of a committed answer: original bytes, and what is known of them.
 ///
@@ -328,18 +328,24 @@ impl<B: Answer> ResponseExt for http::Response<B> {
     }
 }
 
-/// A failed answer to keep while something else is tried, if all of it is here; else it is dropped.
+/// Detaches a failed answer from what it came through, to keep it while something else is tried.
 ///
-/// What is kept holds no connection, and nothing that layers below hold until a body has been read,
-/// such as a permit: whoever sends again may need it. A large or encoded error, or a stream that
-/// began with an error event, has ended as an answer while the rest of its bytes may still be on
-/// their way: it is not kept.
-pub fn keep<B: Answer + Unpin>(mut answer: http::Response<B>) -> Option<http::Response<B>> {
+/// Detached it holds no connection, and nothing that layers below hold until a body has been read,
+/// such as a permit: whoever sends again may need it.
+///
+/// # Errors
+///
+/// When not all of it is here: a large or encoded error, or a stream that began with an error event,
+/// has ended as an answer while the rest of its bytes may still be on their way. It is dropped, and
+/// an error of its outcome stands for it.
+pub fn detach<B: Answer + Unpin>(
+    mut answer: http::Response<B>,
+) -> Result<http::Response<B>, Error> {
     let state = answer.body().state();
     let here = state.bytes();
     if state.ending().is_none() || answer.body().size_hint().exact() != Some(here) {
-        return None;
+        return Err(Error::from(state.outcome()).with_target(state.target().cloned()));
     }
     Pin::new(answer.body_mut()).cut(Ending::Dropped);
-    Some(answer)
+    Ok(answer)
 }

@@ -78,7 +78,7 @@ mod sse;
 mod target;
 mod transport;
 
-pub use answer::{Answer, Ending, Guard, Guarded, ResponseExt, State, keep};
+pub use answer::{Answer, Ending, Guard, Guarded, ResponseExt, State, detach};
 pub use call::{Attempt, Call, CallSettings, Cause, Facts, Lease, MAX_ATTEMPTS, Workload};
 pub use classify::{Classify, Seen, Standard};
 pub use client::{AnswerBody, Client, ClientFuture, client};

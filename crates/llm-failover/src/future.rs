@@ -8,7 +8,7 @@ use std::{
 
 use http::{Request, Response};
 use llm_call::{
-    Answer, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal, ResponseExt, keep,
+    Answer, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal, ResponseExt, detach,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -249,7 +249,7 @@ where
                 is_last,
             } => {
                 // What holds a connection or a permit does not wait for what comes next.
-                *this.answer = this.answer.take().and_then(keep);
+                *this.answer = this.answer.take().and_then(|answer| detach(answer).ok());
                 let Some(mut request) = plan.copy(is_last) else {
                     let error = give_up(&plan.call, this.failed, *this.last, None);
                     return Step::Return(Err(error));

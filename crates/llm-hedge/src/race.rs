@@ -7,8 +7,8 @@ use std::{
 
 use http::{Request, Response};
 use llm_call::{
-    Answer, Attempt, BoxError, Call, Cause, Error, Kind, Outcome, Phase, ResponseExt, Retry,
-    Target, keep,
+    Answer, Attempt, BoxError, Call, Cause, Kind, Outcome, Phase, ResponseExt, Retry, Target,
+    detach,
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::util::Oneshot;
@@ -236,7 +236,10 @@ where
                 return Some(result);
             }
         }
-        self.kept = Some(Box::new(without_connection(result, outcome)));
+        // A connection or a permit is not kept: the other copy may need it.
+        self.kept = Some(Box::new(
+            result.and_then(|answer| detach(answer).map_err(Into::into)),
+        ));
         None
     }
 
@@ -314,20 +317,6 @@ fn is_fatal(outcome: Outcome) -> bool {
     );
     let verdict = outcome.verdict;
     is_of_request && verdict.retry == Retry::Never && !verdict.fail_over && !verdict.hedge
-}
-
-/// A failure to keep while the other copy runs.
-fn without_connection<B: Answer + Unpin>(
-    result: Result<Response<B>, BoxError>,
-    outcome: Outcome,
-) -> Result<Response<B>, BoxError> {
-    match result {
-        Ok(answer) => {
-            let target = answer.body().state().target().cloned();
-            keep(answer).ok_or_else(|| Error::from(outcome).with_target(target).into())
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Of two failures the one that says more of a target; the later one where both say as much.

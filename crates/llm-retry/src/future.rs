@@ -10,7 +10,7 @@ use std::{
 use http::{Request, Response};
 use llm_call::{
     Answer, Attempt, BoxError, Cause, Error, Kind, Outcome, Phase, Refusal, ResponseExt, Retry,
-    keep,
+    detach,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -231,13 +231,7 @@ where
         let Some((wait, future)) = self.retry(outcome) else {
             return ControlFlow::Break(result);
         };
-        let last = match result {
-            Ok(answer) => {
-                let target = answer.body().state().target().cloned();
-                keep(answer).ok_or_else(|| Error::from(outcome).with_target(target).into())
-            }
-            Err(error) => Err(error),
-        };
+        let last = result.and_then(|answer| detach(answer).map_err(Into::into));
         self.last = Some(Box::new(last));
         ControlFlow::Continue((wait, future))
     }

@@ -7,7 +7,7 @@ use std::{
 
 use http_body_util::BodyExt;
 use llm_bulkhead::{BulkheadLayer, Pool};
-use llm_call::{Kind, PeekLayer, Refusal, keep};
+use llm_call::{Kind, PeekLayer, Refusal, detach};
 use llm_chaos::testing::{BodyStep, Fuzzed, Respond, Strict, drop_fuzz, drop_fuzz_body, service};
 use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceBuilder, ServiceExt, limit::ConcurrencyLimitLayer};
@@ -330,7 +330,7 @@ async fn k01_a_failed_answer_that_is_kept_holds_no_permit() {
         .service(Strict::new(service([failed])));
     let answer = stack.oneshot(request()).await.unwrap();
     assert_eq!(bulkhead.snapshot().in_flight, 1);
-    let kept = keep(answer).unwrap();
+    let kept = detach(answer).unwrap();
     assert_eq!(bulkhead.snapshot().in_flight, 0);
     let body = kept.into_body().collect().await.unwrap();
     assert_eq!(body.to_bytes(), "{\"error\":{}}");
