@@ -129,7 +129,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let result = loop {
-            let next = match this.stage.as_mut().project() {
+            // Each stage is set where it is made: as one value of all stages it would be moved whole.
+            match this.stage.as_mut().project() {
                 StageProj::Reading {
                     body,
                     collected,
@@ -137,22 +138,24 @@ where
                     rest,
                 } => match (ready!(collected.poll(body, cx, *max_body)), rest.take()) {
                     (Err(error), _) => break Err(error.into()),
-                    (Ok(body), Some((inner, parts, provider))) => Stage::Readying {
-                        inner,
-                        request: Some(identified(parts, body, this.call, provider.as_ref())),
-                    },
+                    (Ok(body), Some((inner, parts, provider))) => {
+                        let request = identified(parts, body, this.call, provider.as_ref());
+                        let request = Some(request);
+                        this.stage.set(Stage::Readying { inner, request });
+                    }
                     (Ok(_), None) => polled_after_ready(),
                 },
                 StageProj::Readying { inner, request } => match ready!(inner.poll_ready(cx)) {
                     Err(error) => break Err(error.into()),
-                    Ok(()) => Stage::Calling {
-                        future: inner.call(request.take().unwrap_or_else(|| polled_after_ready())),
-                    },
+                    Ok(()) => {
+                        let request = request.take().unwrap_or_else(|| polled_after_ready());
+                        let future = inner.call(request);
+                        this.stage.set(Stage::Calling { future });
+                    }
                 },
                 StageProj::Calling { future } => break ready!(future.poll(cx)).map_err(Into::into),
                 StageProj::Done => polled_after_ready(),
-            };
-            this.stage.set(next);
+            }
         };
         // The service below is done with: what its future holds is freed before the answer is
         // handed on.
