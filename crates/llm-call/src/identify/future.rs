@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Request, Response,
+    HeaderName, HeaderValue, Request, Response,
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
     request::Parts,
 };
@@ -217,17 +217,21 @@ fn identified(
     Request::from_parts(parts, Full::new(body))
 }
 
+const PROVIDER: HeaderName = HeaderName::from_static("x-llm-provider");
+const MODEL: HeaderName = HeaderName::from_static("x-llm-model");
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-llm-attempts");
+
 /// Says in the answer's head who served it.
 fn stamp<B: Answer>(response: &mut Response<B>, attempts: u32) {
     let target = response.body().state().target().cloned();
     let headers = response.headers_mut();
     if let Some(target) = target {
-        headers.insert("x-llm-provider", target.provider_header().clone());
+        headers.insert(PROVIDER, target.provider_header().clone());
         if let Some(model) = target.model_header() {
-            headers.insert("x-llm-model", model.clone());
+            headers.insert(MODEL, model.clone());
         }
     }
-    headers.insert("x-llm-attempts", HeaderValue::from(attempts));
+    headers.insert(ATTEMPTS, HeaderValue::from(attempts));
 }
 
 impl<S, ReqB> fmt::Debug for IdentifyFuture<S, ReqB>
