@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use llm_call::{Answer, Call, Ending, Guard, Guarded, State, Target};
+use llm_call::{Call, Ending, Guard, Guarded, State, Target};
 use tokio::time::Instant;
 
 use crate::{
@@ -167,7 +167,7 @@ impl fmt::Debug for RetryBudget {
 }
 
 /// Where one copy of a request pays in and draws.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Account {
     pub(crate) budget: RetryBudget,
     pub(crate) target: Option<Target>,
@@ -235,15 +235,6 @@ pub type RetryBody<B> = Guarded<B, Deposit>;
 /// own client did not have to retry.
 #[derive(Debug)]
 pub struct Deposit(pub(crate) Account);
-
-impl Deposit {
-    pub(crate) fn guard<B: Answer>(
-        account: &Account,
-        answer: http::Response<B>,
-    ) -> http::Response<RetryBody<B>> {
-        answer.map(|body| Guarded::new(body, Deposit(account.clone())))
-    }
-}
 
 impl Guard for Deposit {
     fn ended(&mut self, ending: Ending, _state: &State) {

@@ -9,8 +9,8 @@ use std::{
 
 use http::{Request, Response};
 use llm_call::{
-    Answer, Attempt, BoxError, Cause, Error, Kind, Outcome, Phase, Refusal, ResponseExt, Retry,
-    detach,
+    Answer, Attempt, BoxError, Cause, Error, Guarded, Kind, Outcome, Phase, Refusal, ResponseExt,
+    Retry, detach, keep,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
@@ -34,6 +34,8 @@ pin_project! {
     {
         #[pin]
         state: State<S, ReqB>,
+        // Goes along with the answer.
+        account: Option<Account>,
         plan: Plan<S, ReqB>,
     }
 }
@@ -68,11 +70,10 @@ fn poll_timer(timer: Pin<&mut Option<Sleep>>, cx: &mut Context<'_>) -> Poll<()> 
 }
 
 /// How a call goes on when an attempt fails.
-struct Plan<S, ReqB>
+pub(crate) struct Plan<S, ReqB>
 where
     S: Service<Request<ReqB>>,
 {
-    account: Account,
     rules: Rules,
     /// When the layer above ends this copy to go to another target.
     share_ends: Option<Instant>,
@@ -103,27 +104,30 @@ impl<S, ReqB> ResponseFuture<S, ReqB>
 where
     S: Service<Request<ReqB>>,
 {
-    pub(crate) fn new(
-        future: S::Future,
-        account: Account,
-        rules: Rules,
-        attempt: &Attempt,
-        spare: Option<Spare<S, ReqB>>,
-    ) -> Self {
+    pub(crate) fn new(future: S::Future, account: Account, plan: Plan<S, ReqB>) -> Self {
         ResponseFuture {
             state: State::First { future },
-            plan: Plan {
-                account,
-                rules,
-                share_ends: attempt.share_ends,
-                n: attempt.n,
-                alternatives: attempt.alternatives,
-                spare,
-                retries: 0,
-                used_once: false,
-                withdrawal: None,
-                last: None,
-            },
+            account: Some(account),
+            plan,
+        }
+    }
+}
+
+impl<S, ReqB> Plan<S, ReqB>
+where
+    S: Service<Request<ReqB>>,
+{
+    pub(crate) fn new(rules: Rules, attempt: &Attempt, spare: Option<Spare<S, ReqB>>) -> Self {
+        Plan {
+            rules,
+            share_ends: attempt.share_ends,
+            n: attempt.n,
+            alternatives: attempt.alternatives,
+            spare,
+            retries: 0,
+            used_once: false,
+            withdrawal: None,
+            last: None,
         }
     }
 }
@@ -139,6 +143,9 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
+            let Some(account) = &*this.account else {
+                polled_after_ready();
+            };
             let result = match this.state.as_mut().project() {
                 StateProj::First { future } => ready!(future.poll(cx)),
                 StateProj::Retrying {
@@ -162,7 +169,7 @@ where
                             if !this.plan.is_share_over() {
                                 ready!(poll_timer(timer, cx));
                             }
-                            Err(this.plan.end_share())
+                            Err(this.plan.end_share(account))
                         }
                     }
                 }
@@ -172,13 +179,11 @@ where
                 .is_ok_and(|answer| answer.outcome().is_success())
             {
                 this.plan.withdrawal = None;
-                let account = &this.plan.account;
-                return Poll::Ready(result.map(|answer| Deposit::guard(account, answer)));
+                return Poll::Ready(pay_in(this.account, result));
             }
-            match this.plan.settle(result) {
+            match this.plan.settle(account, result) {
                 ControlFlow::Break(result) => {
-                    let account = &this.plan.account;
-                    return Poll::Ready(result.map(|answer| Deposit::guard(account, answer)));
+                    return Poll::Ready(pay_in(this.account, result));
                 }
                 // The failed attempt is gone before the wait begins.
                 ControlFlow::Continue((wait, future)) => this.state.set(State::Retrying {
@@ -191,6 +196,23 @@ where
     }
 }
 
+/// What is returned: an answer pays into the account when it ends well.
+fn pay_in<B: Answer>(
+    account: &mut Option<Account>,
+    result: Result<Response<B>, BoxError>,
+) -> Result<Response<RetryBody<B>>, BoxError> {
+    let account = account.take().unwrap_or_else(|| polled_after_ready());
+    result.map(|answer| answer.map(|body| Guarded::new(body, Deposit(account))))
+}
+
+#[expect(
+    clippy::panic,
+    reason = "the contract of Future: not polled after Ready"
+)]
+fn polled_after_ready() -> ! {
+    panic!("a response future was polled after it was ready")
+}
+
 impl<S, ReqB, B> Plan<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>, Error = BoxError> + Clone,
@@ -200,6 +222,7 @@ where
     /// An attempt ended: what to return, or how to go on.
     fn settle(
         &mut self,
+        account: &Account,
         result: Result<Response<B>, BoxError>,
     ) -> ControlFlow<Result<Response<B>, BoxError>, Again<S, ReqB>> {
         let outcome = match &result {
@@ -222,13 +245,13 @@ where
                 Refusal::CircuitOpen | Refusal::BulkheadFull | Refusal::TenantFull,
             ) = outcome.kind
             {
-                let Account { target, call, .. } = &self.account;
+                let Account { target, call, .. } = account;
                 call.note_refused(self.n, target.as_ref(), outcome.kind);
             }
             // Our own layers did not let the retry through, or end; what came before says more.
             return ControlFlow::Break(*last);
         }
-        let Some((wait, future)) = self.retry(outcome) else {
+        let Some((wait, future)) = self.retry(account, outcome) else {
             return ControlFlow::Break(result);
         };
         let last = result.and_then(|answer| detach(answer).map_err(Into::into));
@@ -241,8 +264,8 @@ where
     }
 
     /// The error of the retry under way, whose share is over.
-    fn end_share(&self) -> BoxError {
-        let Account { target, call, .. } = &self.account;
+    fn end_share(&self, account: &Account) -> BoxError {
+        let Account { target, call, .. } = account;
         call.set_cause(self.n, Cause::TimedOut(Phase::Share));
         Error::from(call.outcome(Kind::TimedOut(Phase::Share)))
             .with_target(target.clone())
@@ -250,9 +273,9 @@ where
     }
 
     /// The retry that follows, and the wait before it.
-    fn retry(&mut self, outcome: Outcome) -> Option<Again<S, ReqB>> {
+    fn retry(&mut self, account: &Account, outcome: Outcome) -> Option<Again<S, ReqB>> {
         let spare = self.spare.as_ref()?;
-        let Account { target, call, .. } = &self.account;
+        let Account { target, call, .. } = account;
         let (now, attempts_left) = (Instant::now(), call.attempts_left());
         let situation = Situation {
             outcome,
@@ -265,7 +288,7 @@ where
         };
         let wait = self.rules.wait(&situation, fastrand::u32(..))?;
         // Asked last, so that a token is taken only for a retry that is planned.
-        let Some(withdrawal) = self.account.withdraw(now) else {
+        let Some(withdrawal) = account.withdraw(now) else {
             call.note_refused(self.n, target.as_ref(), Kind::Refused(Refusal::BudgetSpent));
             return None;
         };
@@ -292,9 +315,10 @@ where
             State::Retrying { waiting: true, .. } => "Waiting",
             State::First { .. } | State::Retrying { .. } => "Calling",
         };
+        let target = self.account.as_ref().and_then(|own| own.target.as_ref());
         f.debug_struct("ResponseFuture")
             .field("state", &state)
-            .field("target", &self.plan.account.target)
+            .field("target", &target)
             .field("retries", &self.plan.retries)
             .finish_non_exhaustive()
     }

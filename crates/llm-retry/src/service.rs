@@ -4,7 +4,12 @@ use http::{Request, Response};
 use llm_call::{Answer, Attempt, BoxError, Call};
 use tower_service::Service;
 
-use crate::{ResponseFuture, RetryBody, RetryBudget, budget::Account, future::Spare, rules::Rules};
+use crate::{
+    ResponseFuture, RetryBody, RetryBudget,
+    budget::Account,
+    future::{Plan, Spare},
+    rules::Rules,
+};
 
 /// The service of [`RetryLayer`](crate::RetryLayer).
 #[derive(Clone, Debug)]
@@ -45,8 +50,8 @@ where
 
     fn call(&mut self, mut request: Request<ReqB>) -> Self::Future {
         let call = Call::of(&mut request);
-        let attempt = request.extensions().get::<Attempt>().cloned();
-        let attempt = attempt.unwrap_or_default();
+        let none = Attempt::default();
+        let attempt = request.extensions().get::<Attempt>().unwrap_or(&none);
         let account = Account {
             budget: self.budget.clone(),
             target: attempt.target.clone(),
@@ -62,6 +67,7 @@ where
             service: self.inner.clone(),
             request: request.clone(),
         });
-        ResponseFuture::new(self.inner.call(request), account, rules, &attempt, spare)
+        let plan = Plan::new(rules, attempt, spare);
+        ResponseFuture::new(self.inner.call(request), account, plan)
     }
 }

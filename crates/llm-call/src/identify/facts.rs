@@ -1,6 +1,6 @@
 //! What a request says about itself: one pure function.
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 
 use crate::{
     Capability, Dialect, Facts,
@@ -9,6 +9,9 @@ use crate::{
 
 /// A model's name is kept as a key of shared state; what is longer is no name.
 const MAX_MODEL: usize = 256;
+
+/// How often the caller's own client has sent the request again.
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 
 /// Reads a request. A body that is not JSON, or not to its end, adds nothing: the provider answers
 /// it with the error it deserves.
@@ -48,7 +51,7 @@ pub(crate) fn facts(path: &str, headers: &HeaderMap, body: &[u8]) -> Facts {
         json: notes.json,
         images: notes.images,
         caller_retries: headers
-            .get("x-stainless-retry-count")
+            .get(RETRY_COUNT)
             .and_then(|count| count.to_str().ok()?.trim().parse().ok())
             .unwrap_or(0),
     }

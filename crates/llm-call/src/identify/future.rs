@@ -7,7 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Request, Response,
+    HeaderName, HeaderValue, Request, Response,
     header::{CONTENT_LENGTH, TRANSFER_ENCODING},
     request::Parts,
 };
@@ -129,7 +129,8 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let result = loop {
-            let next = match this.stage.as_mut().project() {
+            // Each stage is set where it is made: as one value of all stages it would be moved whole.
+            match this.stage.as_mut().project() {
                 StageProj::Reading {
                     body,
                     collected,
@@ -137,22 +138,24 @@ where
                     rest,
                 } => match (ready!(collected.poll(body, cx, *max_body)), rest.take()) {
                     (Err(error), _) => break Err(error.into()),
-                    (Ok(body), Some((inner, parts, provider))) => Stage::Readying {
-                        inner,
-                        request: Some(identified(parts, body, this.call, provider.as_ref())),
-                    },
+                    (Ok(body), Some((inner, parts, provider))) => {
+                        let request = identified(parts, body, this.call, provider.as_ref());
+                        let request = Some(request);
+                        this.stage.set(Stage::Readying { inner, request });
+                    }
                     (Ok(_), None) => polled_after_ready(),
                 },
                 StageProj::Readying { inner, request } => match ready!(inner.poll_ready(cx)) {
                     Err(error) => break Err(error.into()),
-                    Ok(()) => Stage::Calling {
-                        future: inner.call(request.take().unwrap_or_else(|| polled_after_ready())),
-                    },
+                    Ok(()) => {
+                        let request = request.take().unwrap_or_else(|| polled_after_ready());
+                        let future = inner.call(request);
+                        this.stage.set(Stage::Calling { future });
+                    }
                 },
                 StageProj::Calling { future } => break ready!(future.poll(cx)).map_err(Into::into),
                 StageProj::Done => polled_after_ready(),
-            };
-            this.stage.set(next);
+            }
         };
         // The service below is done with: what its future holds is freed before the answer is
         // handed on.
@@ -214,17 +217,21 @@ fn identified(
     Request::from_parts(parts, Full::new(body))
 }
 
+const PROVIDER: HeaderName = HeaderName::from_static("x-llm-provider");
+const MODEL: HeaderName = HeaderName::from_static("x-llm-model");
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-llm-attempts");
+
 /// Says in the answer's head who served it.
 fn stamp<B: Answer>(response: &mut Response<B>, attempts: u32) {
     let target = response.body().state().target().cloned();
     let headers = response.headers_mut();
     if let Some(target) = target {
-        headers.insert("x-llm-provider", target.provider_header().clone());
+        headers.insert(PROVIDER, target.provider_header().clone());
         if let Some(model) = target.model_header() {
-            headers.insert("x-llm-model", model.clone());
+            headers.insert(MODEL, model.clone());
         }
     }
-    headers.insert("x-llm-attempts", HeaderValue::from(attempts));
+    headers.insert(ATTEMPTS, HeaderValue::from(attempts));
 }
 
 impl<S, ReqB> fmt::Debug for IdentifyFuture<S, ReqB>
