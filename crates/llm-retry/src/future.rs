@@ -10,7 +10,7 @@ use std::{
 use http::{Request, Response};
 use llm_call::{
     Answer, Attempt, BoxError, Cause, Error, Guarded, Kind, Outcome, Phase, Refusal, ResponseExt,
-    Retry, detach, keep,
+    Retry, detach,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};

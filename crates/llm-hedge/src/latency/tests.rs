@@ -237,3 +237,34 @@ fn h02_copies_that_were_left_are_no_answers() {
     latency.answered(Duration::from_millis(400), P95, now);
     assert!(latency.quantile(P95, now).is_some());
 }
+
+#[test]
+fn h08_the_past_is_halved_beyond_two_thousand_copies_answered_or_left() {
+    let now = Instant::now();
+    let mut latency = Latency::new(now);
+    for _ in 0..1_500 {
+        latency.answered(Duration::from_millis(400), P95, now);
+    }
+    for _ in 0..500 {
+        latency.left(Duration::from_secs(5), P95, now);
+    }
+    assert_eq!(latency.samples(), 2_000.0);
+    latency.left(Duration::from_secs(5), P95, now);
+    assert_eq!(latency.samples(), 1_000.5);
+}
+
+#[test]
+fn the_quantile_is_computed_with_every_sixteenth_copy() {
+    let now = Instant::now();
+    let mut latency = Latency::new(now);
+    for _ in 0..20 {
+        latency.answered(Duration::from_millis(100), P95, now);
+    }
+    let first = latency.quantile(P95, now).unwrap();
+    for _ in 0..15 {
+        latency.answered(Duration::from_secs(9), P95, now);
+        assert_eq!(latency.quantile(P95, now), Some(first));
+    }
+    latency.answered(Duration::from_secs(9), P95, now);
+    assert!(latency.quantile(P95, now).unwrap() > Duration::from_secs(8));
+}
