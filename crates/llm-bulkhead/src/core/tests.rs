@@ -345,6 +345,34 @@ fn k14_the_time_to_come_back_is_the_pace_of_the_pool_times_those_before() {
 }
 
 #[test]
+fn k14_while_a_pool_is_half_empty_no_pace_is_kept() {
+    let mut b = Bench::new(Settings::new(patient(4).wait(Duration::ZERO)));
+    let full = |b: &mut Bench| match b.arrive("x", "", 1) {
+        Arrival::Refused(full) => full.retry_after.as_secs(),
+        other => panic!("{other:?}"),
+    };
+    // Busy: a call ends every 3 s. Three of four under way is still busy, two is not.
+    let mut held: Vec<_> = (0..4).map(|_| b.hold("x", "")).collect();
+    for _ in 0..5 {
+        assert!(full(&mut b) >= 1);
+        b.now += Duration::from_secs(3);
+        b.release(held.remove(0));
+        held.push(b.hold("x", ""));
+    }
+    assert_eq!(full(&mut b), 3);
+    for slot in held.drain(..2) {
+        b.release(slot);
+    }
+    // The hour in which nobody was turned away says nothing of the pace.
+    b.now += Duration::from_secs(3_600);
+    held.extend((0..2).map(|_| b.hold("x", "")));
+    let before = full(&mut b);
+    b.release(held.remove(0));
+    held.push(b.hold("x", ""));
+    assert!(full(&mut b) <= before, "{before}");
+}
+
+#[test]
 fn a_reader_that_stopped_loses_its_permit_once_and_a_silent_provider_does_not() {
     let mut b = Bench::new(Settings::new(patient(2).queue(100)));
     let (stopped, silent) = (b.hold("x", "a"), b.hold("x", "a"));
