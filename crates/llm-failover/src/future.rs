@@ -8,7 +8,8 @@ use std::{
 
 use http::{Request, Response};
 use llm_call::{
-    Answer, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal, ResponseExt, detach,
+    Answer, Attempt, BoxError, Call, Cause, Error, Kind, Lease, Outcome, Phase, Refusal,
+    ResponseExt, detach,
 };
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -66,11 +67,13 @@ where
     S: Service<Request<ReqB>>,
 {
     pub(crate) fn new(ready: S, targets: Targets, call: Call, request: Request<ReqB>) -> Self {
+        let attempt = request.extensions().get::<Attempt>();
+        let is_hedge = attempt.is_some_and(|attempt| attempt.hedge > 0);
         ResponseFuture {
             sending: Sending::Nothing,
             share: None,
             plan: Plan {
-                order: targets.order(&call),
+                order: targets.order(&call, is_hedge),
                 targets,
                 call,
                 ready: Some(ready),

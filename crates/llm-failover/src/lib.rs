@@ -35,6 +35,8 @@
 //!   skipped. A rate-limited target without such a hint rests 10 s, doubling to 60 s; one whose
 //!   quota is spent, 10 min. A rest that is a guess of ours is broken when no other target is left;
 //!   a server's word never is.
+//! - A [hedge](llm_call::Attempt::hedge) goes to no target that rests, and counts the first copy's
+//!   target as another place to go: a circuit that lets traffic grow after an outage may refuse it.
 //! - A provider that could not be reached or said nothing is left at once for a target of another
 //!   one; its other targets are asked last.
 //! - Rests are shared by all callers, as a provider's key is. Where callers bring keys of their own,

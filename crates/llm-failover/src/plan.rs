@@ -58,18 +58,20 @@ where
             self.call.number()
         };
         let target = Some(lease.target().clone());
+        // The first copy has a target too.
+        let alternatives = others + u32::from(self.order.is_of_hedge());
         match extensions.get_mut::<Attempt>() {
             Some(attempt) => {
                 attempt.n = n;
                 attempt.target = target;
-                attempt.alternatives = others;
+                attempt.alternatives = alternatives;
                 // A failover above may end it sooner.
                 attempt.share_ends = share_ends.into_iter().chain(attempt.share_ends).min();
             }
             None => {
                 let attempt = Attempt::new(n)
                     .with_target(target)
-                    .with_alternatives(others)
+                    .with_alternatives(alternatives)
                     .with_share_ends(share_ends);
                 extensions.insert(attempt);
             }

@@ -86,6 +86,25 @@ fn entry(target: &str, others: u32) -> (String, u32) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn h10_a_hedge_always_has_another_place_to_go_and_is_no_last_resort() {
+    let targets = Targets::ordered(["a", "b", "c"]).unwrap();
+    let (service, log) = stack(&targets, |target, _| match target {
+        "a" => Say::Hang,
+        _ => Say::Open(0),
+    });
+    let (first, call) = request();
+    let hedge = Attempt::new(call.number()).with_hedge(1);
+    let mut first = Box::pin(service.clone().oneshot(first));
+    let wait = tokio::time::timeout(Duration::from_secs(1), &mut first);
+    assert!(wait.await.is_err());
+    let mut second = Request::post("/v1/chat/completions").body(()).unwrap();
+    second.extensions_mut().insert(call.clone());
+    second.extensions_mut().insert(hedge);
+    assert!(service.oneshot(second).await.is_err());
+    assert_eq!(asked(&log), [entry("a", 2), entry("b", 2), entry("c", 1)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn f06_a_refusal_is_no_rest() {
     let targets = Targets::ordered(["a", "b"]).unwrap();
     let (service, log) = stack(&targets, |target, _| match target {

@@ -18,6 +18,8 @@ pub(crate) struct Order {
     willing: u64,
     /// No other target is left: the refused ones are asked once more.
     last_resort: bool,
+    /// Another copy of the call is under way, so that this one need not be answered.
+    hedge: bool,
     first: usize,
     dice: fastrand::Rng,
 }
@@ -44,8 +46,16 @@ impl Order {
     /// A circuit that has just closed does so with most calls, and takes them when they have no
     /// other place to go: it is asked once more then. `willing`: it has said that it will.
     pub(crate) fn ask_again(&mut self, index: usize, willing: bool) {
+        if self.hedge {
+            return;
+        }
         self.refused |= 1 << index;
         self.willing |= u64::from(willing) << index;
+    }
+
+    /// Whether this is the order of a hedge.
+    pub(crate) fn is_of_hedge(&self) -> bool {
+        self.hedge
     }
 
     /// Whether those that refused the call are being asked once more.
@@ -65,14 +75,16 @@ fn bits(mut set: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Targets {
-    /// An order for one call.
-    pub(crate) fn order(&self, call: &Call) -> Order {
+    /// An order for one call, or for the hedge of one: that goes to no target that rests, and to none
+    /// a second time.
+    pub(crate) fn order(&self, call: &Call, hedge: bool) -> Order {
         let mut order = Order {
             left: u64::MAX >> (64 - self.len()),
             silent: 0,
             refused: 0,
             willing: 0,
             last_resort: false,
+            hedge,
             first: 0,
             dice: fastrand::Rng::with_seed(0),
         };
@@ -144,7 +156,7 @@ impl Targets {
                 match live.rests.at(tenant, now) {
                     Rested::Yes => usable |= 1 << index,
                     Rested::IfNeeded(until) => {
-                        needed |= 1 << index;
+                        needed |= u64::from(!order.hedge) << index;
                         soonest = Some(soonest.map_or(until, |s| s.min(until)));
                     }
                     Rested::No(until) => soonest = Some(soonest.map_or(until, |s| s.min(until))),
