@@ -1,6 +1,4 @@
-//! Hedges in the whole stack, on simulated time: where a second copy may go, and what it leaves alone.
-
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+//! Where a second copy may go, and what it leaves alone.
 
 use std::{future::Future, time::Duration};
 
