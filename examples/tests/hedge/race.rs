@@ -154,14 +154,13 @@ async fn h10_a_late_target_is_hedged_at_another_one() {
 async fn h10_an_open_circuit_and_a_full_pool_are_not_hedged_at() {
     for is_open in [true, false] {
         let world = World::new([("a", (5_000, 200)), ("b", (500, 200))]);
-        let taken;
-        if is_open {
+        let taken = if is_open {
             world.breakers.force_open(&"b".parse().unwrap());
-            taken = None;
+            None
         } else {
             // Its only place is taken.
-            taken = Some(world.take_place_of("b:m").await);
-        }
+            Some(world.take_place_of("b:m").await)
+        };
         let played = world.play(&["a:m", "b:m"]).await;
         drop(taken);
         assert_eq!(
