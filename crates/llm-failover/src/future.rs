@@ -122,10 +122,11 @@ where
     ReqB: Clone,
     B: Answer + Unpin,
 {
-    /// Waits for the end of the attempt's share; the error it failed with then.
+    /// Waits for the end of the attempt's share, if another target takes over then; the error it failed
+    /// with.
     fn poll_share(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BoxError> {
         let mut this = self.project();
-        let Some(under_way) = this.under_way.as_ref() else {
+        let Some(under_way) = this.under_way.as_mut() else {
             return Poll::Pending;
         };
         let Some(until) = under_way.until else {
@@ -138,6 +139,12 @@ where
             return Poll::Pending;
         };
         if sleep.poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if !this.plan.can_go_on(Instant::now()) {
+            // Nobody takes what is left of the time, so this attempt has it.
+            under_way.until = None;
+            this.share.set(None);
             return Poll::Pending;
         }
         let cause = Cause::TimedOut(Phase::Share);

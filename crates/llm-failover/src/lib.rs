@@ -42,7 +42,9 @@
 //! - Rests are shared by all callers, as a provider's key is. Where callers bring keys of their own,
 //!   keep them apart: [`Targets::rests_per_tenant`].
 //! - With `n` targets left and a deadline on the call, an attempt gets `1 / n` of the time that is
-//!   left, so that a hang leaves time for the next. The last target gets all of it.
+//!   left, so that a hang leaves time for the next. The last target gets all of it, and so does one
+//!   whose share is up when nobody is left to take over: another copy of the call has the others, or
+//!   its attempts are spent.
 //! - A kind that the matrix does not send elsewhere (an invalid request, filtered content) is
 //!   returned at once.
 //!

@@ -13,7 +13,10 @@ use tokio::time::Instant;
 use tower::util::Oneshot;
 use tower_service::Service;
 
-use crate::{Targets, targets::Order};
+use crate::{
+    Targets,
+    targets::{Next, Order},
+};
 
 /// What is needed to send again.
 pub(crate) struct Plan<S, ReqB> {
@@ -38,6 +41,20 @@ where
             self.request.take()
         } else {
             self.request.clone()
+        }
+    }
+
+    /// Whether another target could be asked now. Another copy of the call may have taken the last one.
+    pub(crate) fn can_go_on(&self, now: Instant) -> bool {
+        if self.request.is_none() || self.call.attempts_left() == 0 {
+            return false;
+        }
+        match self.targets.next(&mut self.order.clone(), &self.call, now) {
+            Next::Target { lease, .. } => {
+                lease.give_back();
+                true
+            }
+            Next::None { .. } => false,
         }
     }
 

@@ -235,3 +235,14 @@ async fn h10_hedges_are_no_way_around_the_ramp_of_a_circuit_that_has_just_closed
     assert_eq!((a.calls(), b.calls() - before), (20, 3));
     assert_eq!(handles.hedges.snapshot().unsent - unsent, 17);
 }
+
+#[tokio::test(start_paused = true)]
+async fn h03_a_first_copy_whose_share_is_up_goes_on_where_the_hedge_has_taken_the_last_target() {
+    let handles = Handles::new(&["a", "b"], policy());
+    let (stack, [a, _]) =
+        handles.stack([("a", vec![token_after(12_000)]), ("b", vec![status(500)])]);
+    let (kind, call) = ask(&stack).await;
+    // Half of 20 s, since another target was left when it was sent.
+    assert_eq!((kind, a.calls()), (Kind::Success, 1));
+    assert_eq!(call.opened().elapsed(), seconds(12));
+}

@@ -7,7 +7,7 @@ use super::Targets;
 use crate::rest::Rested;
 
 /// Which targets a call has not tried, as bits by index, and where it begins.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Order {
     left: u64,
     /// Those whose provider fell silent in this call.
