@@ -5,8 +5,9 @@
 //! ```
 //!
 //! Eight tenants share a provider that takes 32 calls at a time, on simulated time: ten minutes
-//! without a noisy one, then ten with one, behind a bulkhead and behind a plain limit. Prints how long
-//! each tenant's calls waited for their turn. `--check` exits with an error if the others' p99 is more
+//! without a noisy one, then ten with one, behind a bulkhead and behind a plain limit, which is a queue
+//! without end, first come, first served. Prints how long each tenant's calls waited for their turn, over
+//! the ten minutes and refused ones left out. `--check` exits with an error if the others' p99 is more
 //! than twice what they see alone.
 
 use std::{fmt, time::Duration};
@@ -157,9 +158,10 @@ async fn main() -> Result<(), BoxError> {
     ];
     let [plain_quiet, plain] = [behind_a_limit(false).await, behind_a_limit(true).await];
     say(&format!(
-        "{TENANTS} tenants, {AT_ONCE} calls at once, 90 % busy. Tenant 0 offers {TIMES_ITS_SHARE} \
-         times its share for {:.0} s of {TIME:.0} s.\nHow long calls waited for their turn, p50 and \
-         p99 in s, without the noise and with it:\n",
+        "On simulated time: {TENANTS} tenants, {AT_ONCE} calls at once, 90 % busy. Tenant 0 offers \
+         {TIMES_ITS_SHARE} times its share for {:.0} s of {TIME:.0} s.\nThe bulkhead: tenants take turns, a \
+         call waits 10 s at most, 128 may wait. The plain limit: first come, first served, without end.\n\
+         How long calls waited for their turn, p50 and p99 in s, without the noise and with it:\n",
         NOISE.end - NOISE.start
     ));
     say("| tenant | bulkhead, quiet | noisy | refused | plain limit, quiet | noisy |");

@@ -54,7 +54,7 @@
 //! let work = Settings::new(Pool::new(20))
 //!     .pool("interactive", Pool::new(100).weight(4))
 //!     .pool("interactive/free", Pool::new(20).tenant_limit(2))
-//!     .pool("background", Pool::new(10).queue(200).wait(Duration::from_secs(30)))
+//!     .pool("background", Pool::new(10).queue(200).wait(Duration::from_secs(10)))
 //!     .total_limit(120)
 //!     .build()?;
 //! // There are other targets, so nobody waits for one.
@@ -63,6 +63,41 @@
 //! let above = BulkheadLayer::new(work);
 //! let below = BulkheadLayer::new(targets).by_target();
 //! # Ok::<(), llm_bulkhead::InvalidSettings>(())
+//! ```
+//!
+//! A call says whose it is by its [`Call`](llm_call::Call); `IdentifyLayer` makes that of a header, and
+//! without one there is no tenant and no workload. In a server, with a `PeekLayer` directly above the
+//! client, which `IdentifyLayer` and `RespondLayer` need and this layer does not:
+//!
+//! ```
+//! use llm_bulkhead::{Bulkhead, BulkheadLayer, Pool, Settings};
+//! use llm_call::{CallSettings, IdentifyLayer, PeekLayer, RespondLayer, Workload};
+//! use tower::ServiceBuilder;
+//!
+//! # fn main() -> Result<(), llm_bulkhead::InvalidSettings> {
+//! let bulkhead = Settings::new(Pool::new(100).tenant_limit(20))
+//!     .pool("background", Pool::new(10).queue(200))
+//!     .build()?; // keep a clone for resize() and snapshot()
+//! let identify = IdentifyLayer::new().settings(|request| {
+//!     let header = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
+//!     let settings = CallSettings::new().tenant(header("x-tenant").unwrap_or("nobody"));
+//!     match header("x-batch") {
+//!         Some(_) => settings.workload(Workload::Background),
+//!         None => settings,
+//!     }
+//! });
+//! # let client = tower::service_fn(async |_: http::Request<http_body_util::Full<bytes::Bytes>>| {
+//! #     Ok::<_, std::io::Error>(http::Response::new(http_body_util::Full::<bytes::Bytes>::from("{}")))
+//! # });
+//! let service = ServiceBuilder::new()
+//!     .layer(RespondLayer::new()) // a full pool is a 503, a tenant at its limit a 429
+//!     .layer(identify)
+//!     .layer(BulkheadLayer::new(bulkhead.clone()))
+//!     .layer(PeekLayer::new())
+//!     .service(client);
+//! # fn service_of<B, S: tower::Service<http::Request<http_body_util::Full<B>>>>(_: &S) {}
+//! # service_of::<bytes::Bytes, _>(&service);
+//! # Ok(()) }
 //! ```
 //!
 //! A permit of the upper one is held by the call, however many copies of it a hedge or a failover sends

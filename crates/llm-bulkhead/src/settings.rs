@@ -39,15 +39,17 @@ impl Pool {
         self
     }
 
-    /// The longest a call waits, and never beyond its deadline. Zero refuses at once. Default: 2 s.
+    /// The longest a call waits, and never beyond its deadline: work that may wait longer needs a
+    /// stack with a longer one, since a deadline layer only shortens what a call brings along. Zero
+    /// refuses at once. Default: 2 s.
     #[must_use]
     pub fn wait(mut self, time: Duration) -> Pool {
         self.wait = time;
         self
     }
 
-    /// The most calls of one tenant under way in this pool. More of them wait, and do not stand in
-    /// the way of other tenants. Calls without a tenant are not limited by it. Default: no limit.
+    /// The most calls of one tenant under way in this pool. More of them wait, up to
+    /// [`wait`](Pool::wait), and do not stand in the way of other tenants. Calls without a tenant are not limited by it. Default: no limit.
     #[must_use]
     pub fn tenant_limit(mut self, calls: usize) -> Pool {
         self.tenant_limit = Some(calls);

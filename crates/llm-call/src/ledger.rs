@@ -42,7 +42,8 @@ pub struct Entry {
     /// The number of the copy within the call. A retry on the same target keeps it: `#1`, `#1`, `#2`
     /// is one retry and one failover.
     pub n: u32,
-    /// Which copy of a hedged request it was part of; 0 for the first.
+    /// Which copy of a hedged request it was part of: 0 for the first, else a number that all attempts
+    /// of that copy have in common.
     pub hedge: u32,
     /// Where it went.
     pub target: Option<Target>,

@@ -51,6 +51,9 @@ where
     fn call(&mut self, mut request: Request<ReqB>) -> Self::Future {
         let call = request.extensions().get::<Call>().cloned();
         let race = call.and_then(|call| self.race(call, &mut request));
+        if race.is_none() {
+            self.hedges.totals().ineligible.add();
+        }
         ResponseFuture::new(self.inner.call(request), race)
     }
 }

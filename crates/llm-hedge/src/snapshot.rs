@@ -15,6 +15,9 @@ pub struct Snapshot {
     pub paused: bool,
     /// Calls that could be hedged, and paid in.
     pub calls: u64,
+    /// Calls that could not: no stream was asked for, they have side effects, are too large or have one
+    /// attempt left; or nothing is known of them, for want of an `IdentifyLayer` above.
+    pub ineligible: u64,
     /// Those of them whose tenant had no token when they came, so that no hedge was prepared.
     pub without_token: u64,
     /// Hedges that were started.
@@ -92,6 +95,7 @@ pub(crate) enum Skip {
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) calls: Count,
+    pub(crate) ineligible: Count,
     pub(crate) without_token: Count,
     pub(crate) hedges: Count,
     pub(crate) won: Count,
@@ -136,6 +140,7 @@ impl Totals {
         Snapshot {
             paused,
             calls: self.calls.get(),
+            ineligible: self.ineligible.get(),
             without_token: self.without_token.get(),
             hedges: self.hedges.get(),
             won: self.won.get(),
