@@ -127,7 +127,7 @@ impl Hedges {
             .map(|(times, latency)| TargetTimes {
                 target: times.target.clone(),
                 measure: times.measure,
-                samples: f64::from(latency.samples()),
+                samples: latency.samples(),
                 delay: policy.delay(times.measure, latency.last_quantile()),
             })
             .collect();

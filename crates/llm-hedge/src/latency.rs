@@ -12,7 +12,7 @@ const SHORTEST: f64 = 1e-3;
 /// From 1 ms to 10 minutes. Longer times count as the last one.
 const BUCKETS: usize = 340;
 /// The weight at which the past is halved.
-const MOST: f32 = 2_000.0;
+const MOST: f64 = 2_000.0;
 /// The time after which it is.
 const HALF_LIFE: Duration = Duration::from_secs(3_600);
 /// A bucket with less than that is empty, so that the past fades to nothing.
@@ -36,7 +36,10 @@ pub(crate) struct Ask {
 #[derive(Debug)]
 pub(crate) struct Latency {
     buckets: Box<[Bucket]>,
-    weight: f32,
+    /// What all buckets hold. Counts are whole or halved, so that no sum of them is rounded.
+    weight: f64,
+    /// What they hold of copies that were answered.
+    answers: f64,
     halved: Instant,
     unread: u32,
     quantile: Option<Duration>,
@@ -55,6 +58,7 @@ impl Latency {
         Latency {
             buckets: vec![Bucket::default(); BUCKETS].into_boxed_slice(),
             weight: 0.0,
+            answers: 0.0,
             halved: now,
             unread: 0,
             quantile: None,
@@ -64,6 +68,7 @@ impl Latency {
     /// A copy had its first token after so long.
     pub(crate) fn answered(&mut self, after: Duration, ask: Ask, now: Instant) {
         self.buckets[index(after)].answered += 1.0;
+        self.answers += 1.0;
         self.added(ask, now);
     }
 
@@ -97,7 +102,7 @@ impl Latency {
     }
 
     /// How much is known: copies, of which older ones count half, a quarter, and so on.
-    pub(crate) fn samples(&self) -> f32 {
+    pub(crate) fn samples(&self) -> f64 {
         self.weight
     }
 
@@ -120,11 +125,13 @@ impl Latency {
             if *count < LEAST {
                 *count = 0.0;
             }
-            *count
+            f64::from(*count)
         };
-        self.weight = 0.0;
+        (self.weight, self.answers) = (0.0, 0.0);
         for bucket in &mut self.buckets {
-            self.weight += fade(&mut bucket.answered) + fade(&mut bucket.left);
+            let answered = fade(&mut bucket.answered);
+            self.answers += answered;
+            self.weight += answered + fade(&mut bucket.left);
         }
     }
 
@@ -132,8 +139,7 @@ impl Latency {
         self.unread = 0;
         // Copies that were left say that it takes long, and not how long. Half an answer less is no
         // less: what was halved does not fall below by rounding.
-        let answers: f32 = self.buckets.iter().map(|bucket| bucket.answered).sum();
-        self.quantile = (answers > ask.min_samples as f32 - 0.5)
+        self.quantile = (self.answers > f64::from(ask.min_samples) - 0.5)
             .then(|| self.estimate(ask.quantile))
             .flatten();
     }
@@ -141,7 +147,7 @@ impl Latency {
     /// The time by which this share of all copies would have been answered. Where so many never
     /// were, the longest time after which one was; `None` where none ever was.
     fn estimate(&self, quantile: f64) -> Option<Duration> {
-        let mut at_risk: f64 = self.total();
+        let mut at_risk = self.weight;
         let mut unanswered = 1.0;
         let mut longest = None;
         for (i, bucket) in self.buckets.iter().enumerate() {
@@ -156,11 +162,6 @@ impl Latency {
             at_risk -= f64::from(bucket.answered) + f64::from(bucket.left);
         }
         longest
-    }
-
-    fn total(&self) -> f64 {
-        let of = |bucket: &Bucket| f64::from(bucket.answered) + f64::from(bucket.left);
-        self.buckets.iter().map(of).sum()
     }
 }
 

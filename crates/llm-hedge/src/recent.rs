@@ -26,14 +26,15 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
 
     /// Uses the value of a key, which is made where it is new or forgotten.
     pub(crate) fn get_or(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
-        if !self.young.contains_key(key) {
-            let value = self.old.remove(key).unwrap_or_else(make);
-            if self.young.len() >= self.half {
-                self.old = mem::take(&mut self.young);
-            }
-            return self.young.entry(key.clone()).or_insert(value);
+        let mut moved = None;
+        if self.young.len() >= self.half && !self.young.contains_key(key) {
+            moved = self.old.remove(key);
+            self.old = mem::take(&mut self.young);
         }
-        self.young.entry(key.clone()).or_insert_with(make)
+        let (young, old) = (&mut self.young, &mut self.old);
+        // Found at the first look, nearly always.
+        (young.entry(key.clone()))
+            .or_insert_with(|| moved.or_else(|| old.remove(key)).unwrap_or_else(make))
     }
 
     /// Looks at the value of a key, which is no use of it.
