@@ -55,29 +55,32 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
+        let Some(race) = this.race else {
+            let Some(first) = this.first.as_mut().as_pin_mut() else {
+                polled_after_ready();
+            };
+            // Nothing is to be done with the result, and it is large to move.
+            let polled = first.poll(cx);
+            if polled.is_ready() {
+                this.first.set(None);
+            }
+            return polled;
+        };
         if let Some(first) = this.first.as_mut().as_pin_mut()
             && let Poll::Ready(result) = first.poll(cx)
         {
             // It takes its permit and its timers along before anything else happens.
             this.first.set(None);
             this.timer.set(None);
-            let Some(race) = this.race else {
+            if race.is_decided(Which::First, &result, race.has_hedge()) {
+                *this.race = None;
                 return Poll::Ready(result);
-            };
-            let settled = race.settle(Which::First, result, race.has_hedge());
-            if let Some(result) = settled {
-                if let Some(race) = this.race.take() {
-                    race.finish(Which::First, &result);
-                }
+            }
+            if let Some(result) = race.fail(Which::First, result, race.has_hedge()) {
+                *this.race = None;
                 return Poll::Ready(result);
             }
         }
-        let Some(race) = this.race else {
-            if this.first.is_none() {
-                polled_after_ready();
-            }
-            return Poll::Pending;
-        };
         if !race.has_hedge() {
             ready!(race.poll_start(this.timer, cx));
         }
@@ -86,13 +89,15 @@ where
         };
         let result = ready!(hedge.as_mut().poll(cx));
         race.hedge = None;
-        let Some(result) = race.settle(Which::Hedge, result, this.first.is_some()) else {
+        if race.is_decided(Which::Hedge, &result, this.first.is_some()) {
+            this.first.set(None);
+            *this.race = None;
+            return Poll::Ready(result);
+        }
+        let Some(result) = race.fail(Which::Hedge, result, this.first.is_some()) else {
             return Poll::Pending;
         };
-        this.first.set(None);
-        if let Some(race) = this.race.take() {
-            race.finish(Which::Hedge, &result);
-        }
+        *this.race = None;
         Poll::Ready(result)
     }
 }

@@ -1,7 +1,7 @@
 use llm_call::PeekLayer;
 use tower_layer::Layer;
 
-use crate::{Hedge, Hedges};
+use crate::{Hedge, Hedges, Measure};
 
 /// Sends a second request when the first token is late. See the [crate docs](crate) for an example.
 #[derive(Clone, Debug)]
@@ -15,6 +15,15 @@ pub struct HedgeLayer {
 pub(crate) struct Rules {
     pub(crate) whole_answers: bool,
     pub(crate) max_input_tokens: u64,
+}
+
+/// What is known of a call that may be hedged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Admitted {
+    /// What it waits for.
+    pub(crate) measure: Measure,
+    /// How many attempts it has left.
+    pub(crate) attempts: u32,
 }
 
 impl HedgeLayer {

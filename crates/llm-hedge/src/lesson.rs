@@ -3,7 +3,7 @@
 use llm_call::{Call, Entry, Kind, State};
 use tokio::time::Instant;
 
-use crate::{Hedges, Measure, hedges::Times};
+use crate::{Hedges, Measure, hedges::Times, layer::Admitted};
 
 /// What the first copy of a call has met, until it has been learned from: when it answers, else on
 /// drop, after the copies themselves.
@@ -20,20 +20,25 @@ pub(crate) struct Lesson {
     pub(crate) own: u32,
     /// The same of the hedge, once there is one.
     pub(crate) hedge: Option<u32>,
-    /// Earlier copies belong to somebody else.
-    since: Instant,
+    /// How many attempts were left before: earlier ones belong to somebody else.
+    attempts: u32,
     open: bool,
 }
 
 impl Lesson {
-    pub(crate) fn new(hedges: Hedges, call: Call, measure: Measure, own: u32) -> Lesson {
+    pub(crate) fn new(
+        hedges: Hedges,
+        call: Call,
+        Admitted { measure, attempts }: Admitted,
+        own: u32,
+    ) -> Lesson {
         Lesson {
             hedges,
             call,
             measure,
             own,
             hedge: None,
-            since: Instant::now(),
+            attempts,
             open: true,
         }
     }
@@ -41,35 +46,45 @@ impl Lesson {
     /// The first copy answered, and the other one is gone.
     pub(crate) fn answered(&mut self, state: &State) {
         self.open = false;
-        let now = Instant::now();
         let times = Times {
             target: state.target().cloned(),
             measure: self.measure,
         };
-        match state.first_token() {
+        let now = match state.first_token() {
+            // Just now.
             Some(at) => {
                 let after = at.saturating_duration_since(state.started());
-                self.hedges.answered(&times, after, now);
+                self.hedges.answered(&times, after, at);
+                at
             }
             // Committed for another reason than a token.
             None => {
+                let now = Instant::now();
                 let after = now.saturating_duration_since(state.started());
                 self.hedges.left(&times, after, now);
+                now
             }
-        }
+        };
         // Most calls are one attempt, and need no look at the ledger.
-        if self.call.sent() > 1 {
+        if self.sent() > 1 {
             self.learn_from_left(now);
         }
+    }
+
+    /// How many attempts were sent since.
+    fn sent(&self) -> usize {
+        self.attempts.saturating_sub(self.call.attempts_left()) as usize
     }
 
     /// Learns from attempts that were given up. One that answered is not among them: it is under way,
     /// or has ended as a success.
     fn learn_from_left(&self, now: Instant) {
-        let since = self.since.saturating_duration_since(self.call.opened());
-        for entry in self.call.ledger().sent() {
+        let sent = self.sent();
+        let ledger = self.call.ledger();
+        let earlier = ledger.sent().count().saturating_sub(sent);
+        for entry in ledger.sent().skip(earlier) {
             let Some(ended) = entry.ended else { continue };
-            if entry.hedge != self.own || entry.opened < since || !was_left(entry) {
+            if entry.hedge != self.own || !was_left(entry) {
                 continue;
             }
             let times = Times {
@@ -98,7 +113,7 @@ fn was_left(entry: &Entry) -> bool {
 
 impl Drop for Lesson {
     fn drop(&mut self) {
-        if self.open && self.call.sent() > 0 {
+        if self.open && self.sent() > 0 {
             self.learn_from_left(Instant::now());
         }
     }

@@ -202,9 +202,31 @@ where
         })
     }
 
-    /// A copy ended, and its future is gone: what the call returns, or `None` where the other copy
-    /// decides. Whoever gets a result drops the other copy before anything else.
-    pub(crate) fn settle(
+    /// A copy ended, and its future is gone: whether the call returns its result, whatever becomes of
+    /// the other copy. Whoever returns it drops that one first, and then the race.
+    pub(crate) fn is_decided(
+        &mut self,
+        which: Which,
+        result: &Result<Response<B>, BoxError>,
+        other_runs: bool,
+    ) -> bool {
+        let outcome = outcome(result);
+        let decided = outcome.is_success() || is_fatal(outcome);
+        if decided && other_runs {
+            self.lose(which);
+        }
+        if let (Ok(answer), true) = (result, outcome.is_success()) {
+            match which {
+                Which::First => self.lesson.answered(answer.body().state()),
+                Which::Hedge => self.hedges().totals().won.add(),
+            }
+        }
+        decided
+    }
+
+    /// A copy failed, which decides nothing by itself: what the call returns, or `None` where the
+    /// other copy decides.
+    pub(crate) fn fail(
         &mut self,
         which: Which,
         result: Result<Response<B>, BoxError>,
@@ -213,21 +235,11 @@ where
         if which == Which::Hedge {
             self.token = None;
         }
-        let outcome = outcome(&result);
-        if outcome.is_success() || is_fatal(outcome) {
-            if other_runs {
-                self.lose(which);
-            }
-            if outcome.is_success() && which == Which::Hedge {
-                self.hedges().totals().won.add();
-            }
-            return Some(result);
-        }
         if let Some(kept) = self.kept.take() {
             return Some(more_telling(*kept, result));
         }
         if which == Which::First && !other_runs {
-            if outcome.verdict.hedge {
+            if outcome(&result).verdict.hedge {
                 self.start(false);
             } else if self.spare.take().is_some() {
                 self.skip(Skip::Kind);
@@ -251,18 +263,6 @@ where
         };
         if let Some(loser) = loser {
             self.call().set_cause_hedge(loser, Cause::HedgeLost);
-        }
-    }
-
-    /// The call returns this, and the first copy is gone: so is the hedge, and all is learned.
-    pub(crate) fn finish(mut self, which: Which, result: &Result<Response<B>, BoxError>) {
-        self.hedge = None;
-        self.kept = None;
-        if which == Which::First
-            && let Ok(answer) = result
-            && answer.outcome().is_success()
-        {
-            self.lesson.answered(answer.body().state());
         }
     }
 }

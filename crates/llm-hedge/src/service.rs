@@ -6,7 +6,7 @@ use tower_service::Service;
 
 use crate::{
     Hedges, Measure, ResponseFuture,
-    layer::Rules,
+    layer::{Admitted, Rules},
     lesson::Lesson,
     race::{Race, Spare},
 };
@@ -49,8 +49,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqB>) -> Self::Future {
-        let call = request.extensions().get::<Call>().cloned();
-        let race = call.and_then(|call| self.race(call, &mut request));
+        let race = self.race(&mut request);
         if race.is_none() {
             self.hedges.totals().ineligible.add();
         }
@@ -60,12 +59,14 @@ where
 
 impl<S> Hedge<S> {
     /// What a call needs to be hedged and learned from; `None` where neither is to be.
-    fn race<ReqB>(&self, call: Call, request: &mut Request<ReqB>) -> Option<Race<S, ReqB>>
+    fn race<ReqB>(&self, request: &mut Request<ReqB>) -> Option<Race<S, ReqB>>
     where
         S: Service<Request<ReqB>> + Clone,
         ReqB: Clone,
     {
-        let measure = self.rules.admit(&call)?;
+        let call = request.extensions().get::<Call>()?;
+        let admitted = self.rules.admit(call)?;
+        let call = call.clone();
         let own = (request.extensions().get::<Attempt>()).map_or(0, |attempt| attempt.hedge);
         let tenant = call.tenant_name();
         let can_pay = !self.hedges.is_paused() && {
@@ -84,7 +85,7 @@ impl<S> Hedge<S> {
         if spare.is_some() {
             number(&call, request);
         }
-        let lesson = Lesson::new(self.hedges.clone(), call, measure, own);
+        let lesson = Lesson::new(self.hedges.clone(), call, admitted, own);
         Some(Race::new(lesson, spare))
     }
 }
@@ -101,8 +102,8 @@ fn number<ReqB>(call: &Call, request: &mut Request<ReqB>) {
 }
 
 impl Rules {
-    /// What a call waits for, if it may be hedged.
-    fn admit(&self, call: &Call) -> Option<Measure> {
+    /// What is to be known of a call, if it may be hedged.
+    fn admit(&self, call: &Call) -> Option<Admitted> {
         let facts = call.facts()?;
         let measure = match facts.streamed {
             Some(true) if facts.thinking => Measure::AfterThinking,
@@ -111,8 +112,8 @@ impl Rules {
         };
         let may = (self.whole_answers || measure != Measure::WholeAnswer)
             && facts.input_tokens <= self.max_input_tokens
-            && !call.has_side_effects()
-            && call.attempts_left() >= 2;
-        may.then_some(measure)
+            && !call.has_side_effects();
+        let attempts = if may { call.attempts_left() } else { 0 };
+        (attempts >= 2).then_some(Admitted { measure, attempts })
     }
 }
