@@ -402,6 +402,18 @@ async fn h08_first_copies_are_learned_from_once_and_hedges_and_failures_are_not(
 }
 
 #[tokio::test(start_paused = true)]
+async fn h08_what_a_call_left_behind_is_learned_from_once_however_often_it_comes_by() {
+    let hedges = Hedges::new();
+    let stack = stack(&hedges, service([token_after(60_000)]));
+    let call = call();
+    for learned in [1.0, 2.0, 3.0] {
+        let future = stack.clone().oneshot(request_of(&call));
+        assert!(tokio::time::timeout(seconds(2), future).await.is_err());
+        assert_eq!(hedges.snapshot().targets[0].samples, learned);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn h08_a_copy_that_a_time_limit_ended_took_at_least_so_long() {
     let client = service([Respond::hang(), token_after(400)]);
     let policy = Settings::new().percent(100.0).min_samples(1);
