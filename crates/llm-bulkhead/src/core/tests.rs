@@ -568,3 +568,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn k14_a_refusal_names_the_limit_over_all_pools_only_where_that_alone_is_reached() {
+    for (pool, total, named) in [(1, 1, None), (1, 5, None), (5, 1, Some(1))] {
+        let one = patient(pool).wait(Duration::ZERO);
+        let mut b = Bench::new(Settings::new(one).total_limit(total));
+        b.hold("x", "");
+        match b.arrive("x", "", 1) {
+            Arrival::Refused(full) => assert_eq!(full.total_limit, named, "{pool} of {total}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
