@@ -49,7 +49,8 @@ impl Pool {
     }
 
     /// The most calls of one tenant under way in this pool. More of them wait, up to
-    /// [`wait`](Pool::wait), and do not stand in the way of other tenants. Calls without a tenant are not limited by it. Default: no limit.
+    /// [`wait`](Pool::wait), and do not stand in the way of other tenants. Calls without a tenant are
+    /// not limited by it, and nobody is by one above the pool's limit. Default: no limit.
     #[must_use]
     pub fn tenant_limit(mut self, calls: usize) -> Pool {
         self.tenant_limit = Some(calls);

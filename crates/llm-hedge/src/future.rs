@@ -72,7 +72,7 @@ where
             // It takes its permit and its timers along before anything else happens.
             this.first.set(None);
             this.timer.set(None);
-            if race.is_decided(Which::First, &result, race.has_hedge()) {
+            if race.settle(Which::First, &result, race.has_hedge()) {
                 *this.race = None;
                 return Poll::Ready(result);
             }
@@ -89,7 +89,7 @@ where
         };
         let result = ready!(hedge.as_mut().poll(cx));
         race.hedge = None;
-        if race.is_decided(Which::Hedge, &result, this.first.is_some()) {
+        if race.settle(Which::Hedge, &result, this.first.is_some()) {
             this.first.set(None);
             *this.race = None;
             return Poll::Ready(result);

@@ -43,7 +43,7 @@ impl Lesson {
         }
     }
 
-    /// The first copy answered, and the other one is gone.
+    /// The first copy answered.
     pub(crate) fn answered(&mut self, state: &State) {
         self.open = false;
         let times = Times {

@@ -41,8 +41,8 @@
 //! ```
 //!
 //! In a stack it stands above failover, which sends the second request to a target that the first
-//! one has not taken, that does not rest, and whose circuit is closed. Alone, it asks the same provider twice, which
-//! helps against a slow replica and not against a slow provider.
+//! one has not taken, that does not rest, and whose circuit is closed. Alone, it asks the same
+//! provider twice, which helps against a slow replica and not against a slow provider.
 //!
 //! ```text
 //! IdentifyLayer > DeadlineLayer > HedgeLayer > FailoverLayer > RetryLayer > BreakerLayer

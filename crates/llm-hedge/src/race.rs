@@ -202,9 +202,9 @@ where
         })
     }
 
-    /// A copy ended, and its future is gone: whether the call returns its result, whatever becomes of
-    /// the other copy. Whoever returns it drops that one first, and then the race.
-    pub(crate) fn is_decided(
+    /// A copy ended, and its future is gone. Settles the race if that result is returned whatever
+    /// becomes of the other copy, and says whether it is. Whoever returns it drops the race before.
+    pub(crate) fn settle(
         &mut self,
         which: Which,
         result: &Result<Response<B>, BoxError>,

@@ -81,8 +81,9 @@ impl Settings {
         self
     }
 
-    /// The delay until then. Default: 3 s. Not below [`floor`](Settings::floor). Calls that think or
-    /// want a whole answer are not hedged until then, since their times tell nothing in advance.
+    /// The delay until then. Default: 3 s, or the [`ceiling`](Settings::ceiling) where that is
+    /// shorter. Not below [`floor`](Settings::floor). Calls that think or want a whole answer are not
+    /// hedged until then, since their times tell nothing in advance.
     #[must_use]
     pub const fn first_delay(mut self, delay: Duration) -> Self {
         self.first_delay = delay;
@@ -174,9 +175,10 @@ impl Policy {
     /// The delay before a target is hedged of which this quantile is known.
     pub(crate) fn delay(&self, measure: Measure, known: Option<Duration>) -> Option<Duration> {
         match measure {
-            Measure::FirstToken => Some(known.map_or(self.first_delay, |time| {
-                time.clamp(self.floor, self.ceiling)
-            })),
+            Measure::FirstToken => {
+                let time = known.unwrap_or(self.first_delay);
+                Some(time.clamp(self.floor, self.ceiling))
+            }
             Measure::AfterThinking | Measure::WholeAnswer => known.map(|time| time.max(self.floor)),
         }
     }
@@ -292,6 +294,8 @@ mod tests {
         ] {
             assert_eq!(policy.delay(Measure::FirstToken, known), Some(ms(delay)));
         }
+        let short = Settings::new().ceiling(ms(2_000)).build().unwrap();
+        assert_eq!(short.delay(Measure::FirstToken, None), Some(ms(2_000)));
         for measure in [Measure::AfterThinking, Measure::WholeAnswer] {
             for known in [None, Some(ms(50)), Some(ms(60_000))] {
                 assert_eq!(policy.delay(measure, known), known);
