@@ -218,6 +218,35 @@ fn k11_pools_of_their_own_are_bounded_and_those_without_a_call_forgotten() {
 }
 
 #[test]
+fn k11_no_pool_is_forgotten_that_has_a_call_or_was_set_by_hand() {
+    let name = |i: usize| format!("p{i}");
+    let mut b = Bench::new(Settings::each(patient(1)).total_limit(9_998));
+    // With the default one as many as there may be. Each has been without a call for once, and twice
+    // adds nothing.
+    for i in (0..9_999).chain(0..9_999) {
+        let slot = b.hold(&name(i), "");
+        b.release(slot);
+    }
+    assert_eq!((b.core.pools.len(), b.core.idle.len()), (10_000, 9_999));
+    let held: Vec<usize> = (0..9_998).map(|i| b.hold(&name(i), "")).collect();
+    let waits = b.park(&name(9_998), "");
+    let (now, pools) = (b.now, b.core.pools.len());
+    assert!(b.core.resize(&name(0), 2, now, &mut b.wakes));
+    b.release(held[0]);
+    assert_eq!(b.served().len(), 1, "{waits} has the place of what was released");
+    let default = b.park("one more", "");
+    assert_eq!(b.core.pools.len(), pools);
+    b.release(held[1]);
+    assert_eq!(b.served().len(), 1, "{default} was next");
+    assert_eq!(b.core.idle.len(), 1);
+    let another = b.core.pool_of(&Names::of_text("another"));
+    assert_eq!(&*b.core.pools[another].name, "another");
+    assert!(b.core.find_pool(crate::name::Name::of(&name(0))).is_some());
+    assert!(b.core.find_pool(crate::name::Name::of(&name(1))).is_none());
+    assert_eq!(b.core.by_name.len(), b.core.pools.len());
+}
+
+#[test]
 fn k03_a_full_queue_drops_from_its_longest_part() {
     let mut b = Bench::new(Settings::new(patient(1).queue(4)));
     b.hold("x", "a");
