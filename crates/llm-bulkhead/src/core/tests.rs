@@ -233,7 +233,11 @@ fn k11_no_pool_is_forgotten_that_has_a_call_or_was_set_by_hand() {
     let (now, pools) = (b.now, b.core.pools.len());
     assert!(b.core.resize(&name(0), 2, now, &mut b.wakes));
     b.release(held[0]);
-    assert_eq!(b.served().len(), 1, "{waits} has the place of what was released");
+    assert_eq!(
+        b.served().len(),
+        1,
+        "{waits} has the place of what was released"
+    );
     let default = b.park("one more", "");
     assert_eq!(b.core.pools.len(), pools);
     b.release(held[1]);
@@ -314,6 +318,36 @@ fn pools_that_compete_are_served_by_their_weights() {
         })
         .count();
     assert!((3..=5).contains(&late), "{late}");
+}
+
+#[test]
+fn a_pool_whose_calls_cost_more_gets_fewer_of_them() {
+    let settings = Settings::new(patient(9))
+        .pool("large", patient(9))
+        .pool("small", patient(9))
+        .total_limit(3);
+    let mut b = Bench::new(settings);
+    let Arrival::Admitted(mut slot) = b.arrive("small", "", 3) else {
+        panic!("there is room");
+    };
+    for _ in 0..100 {
+        b.arrive("large", "large", 3);
+        b.arrive("small", "small", 1);
+    }
+    let (mut large, mut small) = (0, 0);
+    let mut held = vec![slot];
+    while large < 20 {
+        slot = held.remove(0);
+        b.release(slot);
+        for (slot, tenant, _) in b.served() {
+            held.push(slot);
+            match tenant {
+                "large" => large += 1,
+                _ => small += 1,
+            }
+        }
+        assert!((small - 3 * large as i32).abs() <= 6, "{small} to {large}");
+    }
 }
 
 #[test]
@@ -420,6 +454,24 @@ fn a_reader_that_stopped_loses_its_permit_once_and_a_silent_provider_does_not() 
     assert_eq!(b.core.pools[b.core.default].abandoned, 1);
     // Whoever has its place now has a mark of its own.
     assert!(b.core.watch(stopped).asked());
+}
+
+#[test]
+fn a_waiter_gets_what_is_found_in_the_moment_in_which_its_time_is_over() {
+    let span = Duration::from_secs(120);
+    let mut b = Bench::new(Settings::new(patient(1).wait(span)));
+    let watch = {
+        let slot = b.hold("x", "");
+        b.core.watch(slot)
+    };
+    watch.handed();
+    let waiter = b.park("x", "");
+    b.now += span;
+    let now = b.now;
+    assert_eq!(b.core.looks_at(waiter), now - span * 7 / 8);
+    let answered = b.core.look(waiter, &mut None, now, &mut b.wakes);
+    assert!(matches!(answered, Answered::Granted(_)), "{answered:?}");
+    assert!(watch.is_revoked());
 }
 
 #[test]
