@@ -41,6 +41,22 @@ fn a_body_knows_better_than_a_load_balancer() {
 }
 
 #[test]
+fn a_bare_code_counts_instead_of_a_good_status_or_for_a_rate_limit() {
+    let code = |code: u16| format!(r#"{{"error":{{"code":{code},"message":"x"}}}}"#);
+    for (status, inner, kind) in [
+        (200, 429, Kind::RateLimited),
+        (200, 403, Kind::Permission),
+        (503, 429, Kind::RateLimited),
+        (500, 400, Kind::ServerError),
+        (404, 429, Kind::NotFound),
+        // A redirect is no good status.
+        (300, 503, Kind::Authentication),
+    ] {
+        assert_eq!(answer(status, &[], &code(inner)).kind, kind, "{status} {inner}");
+    }
+}
+
+#[test]
 fn the_same_words_mean_money_at_openai_and_a_minute_at_gemini() {
     let words = "You exceeded your current quota, please check your plan and billing details.";
     let openai = format!(r#"{{"error":{{"message":"{words}","code":"insufficient_quota"}}}}"#);

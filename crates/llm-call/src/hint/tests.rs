@@ -114,6 +114,7 @@ fn waits_in_sentences() {
     assert_eq!(says("please RETRY AFTER 45 seconds."), Some(45_000));
     assert_eq!(says("Try again in 20 ms"), Some(20));
     assert_eq!(says("Try again in 2 minutes, please"), Some(120_000));
+    assert_eq!(says("Try again in 1.5 hours."), Some(5_400_000));
     assert_eq!(
         says("Please try again in a moment, or retry after 3s"),
         Some(3_000)
@@ -200,6 +201,7 @@ fn limits_are_read_from_good_answers() {
                 "2026-11-30T17:00:38Z",
             ),
             ("x-ratelimit-remaining-tokens", "-1"),
+            ("x-ratelimit-limit-project-tokens", "700000"),
             ("x-ratelimit-limit-images", "5"),
         ]),
         now(),
@@ -214,7 +216,7 @@ fn limits_are_read_from_good_answers() {
         limit(None, None, None),
         limit(Some(30000), None, Some(38_000)),
         limit(None, None, None),
-        limit(None, None, None),
+        limit(Some(700_000), None, None),
     ];
     let read: Vec<_> = Dimension::ALL.iter().map(|d| limits.get(*d)).collect();
     assert_eq!(read, expected);
