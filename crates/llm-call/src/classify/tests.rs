@@ -52,8 +52,99 @@ fn a_bare_code_counts_instead_of_a_good_status_or_for_a_rate_limit() {
         // A redirect is no good status.
         (300, 503, Kind::Authentication),
     ] {
-        assert_eq!(answer(status, &[], &code(inner)).kind, kind, "{status} {inner}");
+        assert_eq!(
+            answer(status, &[], &code(inner)).kind,
+            kind,
+            "{status} {inner}"
+        );
     }
+}
+
+#[test]
+fn each_way_to_say_that_a_prompt_is_too_long() {
+    let kind = |message: &str| {
+        let body = serde_json::json!({ "error": { "message": message } });
+        answer(400, &[], &body.to_string()).kind
+    };
+    for message in [
+        "Prompt is too long: 9 tokens",
+        "Input is too long for requested model.",
+        "Your input exceeds the context window",
+        "Please reduce the length of the messages or completion.",
+        "It exceeds the available context size",
+        "It is greater than the context length",
+        "Context length exceeded",
+        "context_length_exceeded",
+        "The total number of tokens in the prompt cannot exceed 9",
+        "Maximum prompt length is 9",
+        "The maximum context length is 9",
+        "too large for model with 9 maximum context length",
+        "The input token count (9) exceeds the maximum",
+    ] {
+        assert_eq!(kind(message), Kind::ContextTooLong, "{message}");
+    }
+    for message in [
+        "too large for model with 9 tokens",
+        "the model with maximum context length",
+        "The maximum context length is unknown",
+        "'max_tokens' is too large: the maximum context length is 9",
+        "The input token count is odd",
+    ] {
+        assert_eq!(kind(message), Kind::InvalidRequest, "{message}");
+    }
+}
+
+#[test]
+fn an_error_says_that_it_is_one_in_several_ways() {
+    // Groq's 498 is declared to be an error, and Cohere's is a bare message.
+    for (body, kind) in [
+        (r#"{"object":"error","message":"x"}"#, Kind::Overloaded),
+        (r#"{"type":"error","message":"x"}"#, Kind::Overloaded),
+        (r#"{"code":"c","message":"x"}"#, Kind::Overloaded),
+        (r#"{"error":"x"}"#, Kind::Overloaded),
+        (r#"{"code":"c"}"#, Kind::Authentication),
+        (r#"{"message":"x"}"#, Kind::Authentication),
+    ] {
+        assert_eq!(answer(498, &[], body).kind, kind, "{body}");
+    }
+}
+
+#[test]
+fn a_wait_of_more_than_six_minutes_is_a_spent_quota_at_gemini() {
+    let kind = |wait: u32| {
+        let details = serde_json::json!([{
+            "@type": "type.googleapis.com/google.rpc.RetryInfo",
+            "retryDelay": format!("{wait}s"),
+        }]);
+        let error = serde_json::json!({ "code": 429, "message": "x", "details": details });
+        answer(429, &[], &serde_json::json!({ "error": error }).to_string()).kind
+    };
+    assert_eq!(
+        (kind(360), kind(361)),
+        (Kind::RateLimited, Kind::QuotaExhausted)
+    );
+}
+
+#[test]
+fn a_status_alone_tells_the_rest() {
+    for (status, kind) in [
+        (413, Kind::RequestTooLarge),
+        (431, Kind::RequestTooLarge),
+        (425, Kind::Overloaded),
+        (418, Kind::InvalidRequest),
+    ] {
+        assert_eq!(answer(status, &[], "").kind, kind, "{status}");
+    }
+}
+
+#[test]
+fn what_is_not_found_in_the_middle_of_a_stream_is_a_model_only_where_it_says_so() {
+    let kind = |message: &str| {
+        let error = serde_json::json!({ "type": "not_found_error", "message": message });
+        event(&serde_json::json!({ "type": "error", "error": error }).to_string()).kind
+    };
+    assert_eq!(kind("model: x"), Kind::UnknownModel);
+    assert_eq!(kind("no such file"), Kind::NotFound);
 }
 
 #[test]
