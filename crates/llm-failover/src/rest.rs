@@ -200,6 +200,67 @@ mod tests {
     }
 
     #[test]
+    fn k11_rests_that_are_over_are_forgotten_first_and_then_those_that_end_first() {
+        let now = Instant::now();
+        let mut rests = Rests::default();
+        let secs = |secs| Duration::from_secs(secs);
+        let told = |wait| Outcome::of(Kind::RateLimited).retry_after(Some(secs(wait)));
+        for tenant in 1..=TENANTS as u64 {
+            rests.record(Some(&tenant.to_string()), told(tenant), PACE, now);
+        }
+        assert_eq!(rests.resting(now), TENANTS);
+        // Whoever is known needs no room.
+        rests.record(Some("5"), told(20_000), PACE, now);
+        assert_eq!(rests.tenants.len(), TENANTS);
+        let later = now + secs(100);
+        rests.record(Some("new"), told(30_000), PACE, later);
+        assert_eq!(rests.tenants.len(), TENANTS - 99 + 1);
+        assert_eq!(rests.resting(later), rests.tenants.len());
+        for tenant in 2..=99 {
+            rests.record(Some(&format!("new {tenant}")), told(30_000), PACE, later);
+        }
+        assert_eq!(rests.resting(later), TENANTS);
+        rests.record(Some("one more"), told(1), PACE, later);
+        assert_eq!(rests.tenants.len(), TENANTS / 2);
+        let kept = |tenant: &str| rests.tenants.contains_key(tenant);
+        assert!(kept("5") && kept("new") && kept("10000") && kept("one more"));
+        assert!(!kept("101") && !kept("5000") && kept("5200"));
+        assert_eq!(rests.resting(later + secs(1)), TENANTS / 2 - 1);
+    }
+
+    #[test]
+    fn who_rests_how_long_without_a_hint() {
+        let now = Instant::now();
+        let after = |outcomes: &[Outcome], pace| {
+            let mut rest = Rest::default();
+            for outcome in outcomes {
+                rest.record(*outcome, pace, now);
+            }
+            rest.at(now)
+        };
+        let (limited, spent) = (Kind::RateLimited, Kind::QuotaExhausted);
+        let (limited, spent) = (Outcome::of(limited), Outcome::of(spent));
+        assert_eq!(after(&[limited], PACE), Rested::IfNeeded(now + PACE.first));
+        assert_eq!(after(&[spent], PACE), Rested::IfNeeded(now + PACE.quota));
+        // A guess shortens no longer one, and a longer one counts.
+        let short = Pace {
+            quota: Duration::from_secs(5),
+            ..PACE
+        };
+        assert_eq!(
+            after(&[limited, spent], short),
+            Rested::IfNeeded(now + PACE.first)
+        );
+        assert_eq!(
+            after(&[limited, spent], PACE),
+            Rested::IfNeeded(now + PACE.quota)
+        );
+        let refused = Outcome::of(Kind::Refused(llm_call::Refusal::CircuitOpen));
+        let refused = refused.retry_after(Some(Duration::from_secs(5)));
+        assert_eq!(after(&[refused], PACE), Rested::Yes);
+    }
+
+    #[test]
     fn r12_a_wait_beyond_the_clock_is_a_long_one() {
         let now = Instant::now();
         let mut rest = Rest::default();
