@@ -126,6 +126,13 @@ fn a_wait_of_more_than_six_minutes_is_a_spent_quota_at_gemini() {
 }
 
 #[test]
+fn a_call_that_gemini_cancels_by_itself_is_sent_again() {
+    let body = r#"{"error":{"code":499,"message":"x","status":"CANCELLED"}}"#;
+    assert_eq!(answer(499, &[], body).verdict.retry, Retry::Yes);
+    assert_eq!(answer(499, &[], "").verdict.retry, Retry::Never);
+}
+
+#[test]
 fn a_status_alone_tells_the_rest() {
     for (status, kind) in [
         (413, Kind::RequestTooLarge),

@@ -186,6 +186,11 @@ fn unix_times_are_told_apart_by_their_size() {
         ("x-ratelimit-remaining", "3"),
     ];
     assert_eq!(hint(&left, ""), None);
+    let none = [
+        ("x-ratelimit-reset", "1796058030"),
+        ("x-ratelimit-remaining", "0"),
+    ];
+    assert_eq!(hint(&none, ""), Some(30_000));
 }
 
 #[test]
