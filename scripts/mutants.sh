@@ -16,7 +16,7 @@ declare -A cores=(
     [llm-retry]="share.rs shares.rs rules.rs budget.rs"
     [llm-hedge]="budget.rs latency.rs recent.rs"
     [llm-bulkhead]="core.rs core/*.rs"
-    [llm-failover]="rest.rs targets/choose.rs"
+    [llm-failover]="rest.rs"
     [llm-call]="hint.rs classify.rs classify/*.rs"
 )
 case ${1-} in

@@ -229,6 +229,19 @@ mod tests {
     }
 
     #[test]
+    fn f05_a_tenant_that_others_follow_still_rests_twice_as_long_the_second_time() {
+        let limited = Outcome::of(Kind::RateLimited);
+        let now = Instant::now();
+        let mut rests = Rests::default();
+        rests.record(Some("a"), limited, PACE, now);
+        let later = now + PACE.first;
+        rests.record(Some("b"), limited, PACE, later);
+        rests.record(Some("a"), limited, PACE, later);
+        let until = later + 2 * PACE.first;
+        assert_eq!(rests.at(Some("a"), later), Rested::IfNeeded(until));
+    }
+
+    #[test]
     fn who_rests_how_long_without_a_hint() {
         let now = Instant::now();
         let after = |outcomes: &[Outcome], pace| {
