@@ -334,7 +334,7 @@ fn a_pool_whose_calls_cost_more_gets_fewer_of_them() {
         b.arrive("large", "large", 3);
         b.arrive("small", "small", 1);
     }
-    let (mut large, mut small) = (0, 0);
+    let (mut large, mut small) = (0_i32, 0_i32);
     let mut held = vec![slot];
     while large < 20 {
         slot = held.remove(0);
@@ -346,7 +346,7 @@ fn a_pool_whose_calls_cost_more_gets_fewer_of_them() {
                 _ => small += 1,
             }
         }
-        assert!((small - 3 * large as i32).abs() <= 6, "{small} to {large}");
+        assert!((small - 3 * large).abs() <= 6, "{small} to {large}");
     }
 }
 
