@@ -84,6 +84,14 @@ impl State {
         self.outcome
     }
 
+    /// The state of an answer whose whole body was replaced by one of so many bytes: a translation.
+    /// It is for a body that has ended and is all here.
+    #[must_use]
+    pub fn with_whole_body(mut self, bytes: u64) -> State {
+        self.bytes = bytes;
+        self
+    }
+
     /// Who answered, if the request had a target.
     pub fn target(&self) -> Option<&Target> {
         self.target.as_ref()

@@ -167,6 +167,11 @@ impl Call {
         self.core().sent
     }
 
+    /// The fields of the request that must reach the target.
+    pub fn required(&self) -> &[Box<str>] {
+        &self.0.settings.required
+    }
+
     /// Attempts that may still be sent, over all layers.
     pub fn attempts_left(&self) -> u32 {
         self.0
@@ -272,6 +277,7 @@ impl Call {
         let at = now.saturating_duration_since(self.0.opened);
         let mut entry = Entry::new(attempt.n, attempt.target.clone(), at);
         entry.hedge = attempt.hedge;
+        entry.lost = attempt.lost.clone();
         if let Some(kind) = refusal {
             entry.kind = Some(kind);
             entry.ended = Some(at);

@@ -26,6 +26,7 @@ struct Inner {
     outcome: Outcome,
     target: Option<Target>,
     source: Option<BoxError>,
+    told: Option<Box<str>>,
 }
 
 impl Error {
@@ -48,6 +49,15 @@ impl Error {
         self
     }
 
+    /// The same error with what the caller is told of it, where the kind alone does not help: which
+    /// field of its request is wrong. [`Respond`](crate::Respond) writes it into the answer, so
+    /// nothing of targets, keys or upstream texts belongs there.
+    #[must_use]
+    pub fn with_told(mut self, message: impl Into<Box<str>>) -> Error {
+        self.0.told = Some(message.into());
+        self
+    }
+
     /// The same error with a word on when to come back.
     #[must_use]
     pub fn with_retry_after(mut self, hint: Option<Duration>) -> Error {
@@ -65,6 +75,11 @@ impl Error {
         self.0.outcome.kind
     }
 
+    /// What the caller is told of it besides its kind.
+    pub fn told(&self) -> Option<&str> {
+        self.0.told.as_deref()
+    }
+
     /// Where it happened, if a target was known.
     pub fn target(&self) -> Option<&Target> {
         self.0.target.as_ref()
@@ -77,6 +92,7 @@ impl From<Outcome> for Error {
             outcome,
             target: None,
             source: None,
+            told: None,
         }))
     }
 }
@@ -84,6 +100,9 @@ impl From<Outcome> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind().describe())?;
+        if let Some(told) = self.told() {
+            write!(f, ": {told}")?;
+        }
         if let Some(target) = self.target() {
             write!(f, " ({target})")?;
         }

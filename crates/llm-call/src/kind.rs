@@ -110,6 +110,9 @@ pub enum Refusal {
     AttemptsSpent,
     /// No target is available: each was tried, or rests until its rate limit resets.
     NoTarget,
+    /// The target cannot be asked this: it lacks an ability that the request needs, or its dialect
+    /// has no words for something that must not be lost.
+    Unable,
 }
 
 impl Kind {
@@ -151,6 +154,7 @@ impl Kind {
         Kind::Refused(Refusal::BudgetSpent),
         Kind::Refused(Refusal::AttemptsSpent),
         Kind::Refused(Refusal::NoTarget),
+        Kind::Refused(Refusal::Unable),
         Kind::Unknown,
     ];
 
@@ -179,7 +183,7 @@ impl Kind {
             Kind::Conflict => 28,
             Kind::Cancelled => 29,
             Kind::Refused(refusal) => 30 + refusal as usize,
-            Kind::Unknown => 36,
+            Kind::Unknown => 37,
         }
     }
 
@@ -222,6 +226,7 @@ impl Kind {
             Kind::Refused(Refusal::BudgetSpent) => "refused_budget_spent",
             Kind::Refused(Refusal::AttemptsSpent) => "refused_attempts_spent",
             Kind::Refused(Refusal::NoTarget) => "refused_no_target",
+            Kind::Refused(Refusal::Unable) => "refused_unable",
             Kind::Unknown => "unknown",
         }
     }
@@ -267,6 +272,7 @@ impl Kind {
             Kind::Refused(Refusal::BudgetSpent) => "the budget is spent",
             Kind::Refused(Refusal::AttemptsSpent) => "the call has used up its attempts",
             Kind::Refused(Refusal::NoTarget) => "no target is available",
+            Kind::Refused(Refusal::Unable) => "the target cannot be asked this",
             Kind::Unknown => "the call failed for an unknown reason",
         }
     }

@@ -1,6 +1,6 @@
 //! [`Ledger`]: what happened to one call.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{Cause, Ending, Kind, Target, Usage};
 
@@ -39,7 +39,8 @@ pub struct Ledger {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The number of the copy within the call. A retry on the same target keeps it: `#1`, `#1`, `#2`
+    /// The number of the copy within the call; 0 for a target that was passed over before there was
+    /// one. A retry on the same target keeps it: `#1`, `#1`, `#2`
     /// is one retry and one failover.
     pub n: u32,
     /// Which copy of a hedged request it was part of: 0 for the first, else a number that all attempts
@@ -68,6 +69,8 @@ pub struct Entry {
     /// What it is billed, as far as can be told; `None` while it goes on, and where nothing is: it
     /// was not sent, or the provider answered with an error before any content.
     pub billed: Option<Billed>,
+    /// What the request lost on its way into the dialect of the target, as names separated by `, `.
+    pub lost: Option<Arc<str>>,
 }
 
 /// What one attempt is billed, in tokens.
@@ -112,6 +115,7 @@ impl Entry {
             usage: Usage::default(),
             bytes: 0,
             billed: None,
+            lost: None,
         }
     }
 }
@@ -176,6 +180,21 @@ impl fmt::Display for Entry {
         }
         if let Some(hint) = self.retry_after {
             write!(f, ", come back in {} ms", hint.as_millis())?;
+        }
+        if let Some(billed) = self.billed {
+            let certainty = match billed.certainty {
+                Certainty::Reported => "",
+                Certainty::Estimated => "about ",
+                Certainty::AtLeast => "at least ",
+            };
+            write!(
+                f,
+                ", {certainty}{} + {} tokens",
+                billed.input, billed.output
+            )?;
+        }
+        if let Some(lost) = &self.lost {
+            write!(f, ", lost {lost}")?;
         }
         Ok(())
     }

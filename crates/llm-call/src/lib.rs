@@ -53,6 +53,7 @@
 //! - `reqwest`: an adapter that makes a reqwest client a tower service of http types, and a stack
 //!   one of reqwest's.
 
+mod abilities;
 mod answer;
 mod call;
 mod classify;
@@ -78,6 +79,7 @@ mod sse;
 mod target;
 mod transport;
 
+pub use abilities::{Abilities, Lack, Prices};
 pub use answer::{Answer, Ending, Guard, Guarded, ResponseExt, State, detach};
 pub use call::{Attempt, Call, CallSettings, Cause, Facts, Lease, MAX_ATTEMPTS, Workload};
 pub use classify::{Classify, Seen, Standard};
@@ -91,6 +93,6 @@ pub use kind::{Kind, Phase, Refusal};
 pub use ledger::{Billed, Certainty, Entry, Ledger};
 pub use matrix::{Health, Matrix, Outcome, Retry, Verdict};
 pub use peek::{Commit, Peek, PeekFuture, PeekLayer, Peeked};
-pub use respond::{Respond, RespondBody, RespondFuture, RespondLayer};
+pub use respond::{Respond, RespondBody, RespondFuture, RespondLayer, error_message};
 pub use sse::{Event, EventTooLarge, Framing, Scanner};
 pub use target::{Capability, InvalidTarget, Target};

@@ -254,9 +254,10 @@ const fn row(kind: Kind) -> Verdict {
         Kind::Conflict => v(Yes, false, false, Neutral, false),
         Kind::Cancelled => v(Never, false, false, Neutral, false),
         Kind::Refused(refusal) => match refusal {
-            Refusal::CircuitOpen | Refusal::BulkheadFull | Refusal::TenantFull => {
-                v(Never, true, true, Neutral, false)
-            }
+            Refusal::CircuitOpen
+            | Refusal::BulkheadFull
+            | Refusal::TenantFull
+            | Refusal::Unable => v(Never, true, true, Neutral, false),
             _ => v(Never, false, true, Neutral, false),
         },
     }

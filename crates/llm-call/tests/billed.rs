@@ -211,7 +211,7 @@ async fn a_cause_reaches_all_that_is_under_way_of_one_copy_and_nothing_else() {
     assert!(
         ledger.entries[0]
             .to_string()
-            .ends_with("lost to another copy"),
+            .ends_with("lost to another copy, at least 0 + 0 tokens"),
         "{ledger}"
     );
     assert!(

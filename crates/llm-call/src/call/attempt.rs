@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use tokio::time::Instant;
 
 use crate::{Dialect, Phase, Target};
@@ -25,6 +27,8 @@ pub struct Attempt {
     /// Whether the target stops generating, and billing, when the connection is dropped. Whoever
     /// knows the target writes it. `false` where nobody knows.
     pub drop_stops_bill: bool,
+    /// What the request lost on its way into the dialect of the target, as names separated by `, `.
+    pub lost: Option<Arc<str>>,
     /// A Peek above has counted this copy and keeps its record.
     pub(crate) counted: Counted,
 }
@@ -86,6 +90,13 @@ impl Attempt {
     #[must_use]
     pub fn with_share_ends(mut self, at: Option<Instant>) -> Attempt {
         self.share_ends = at;
+        self
+    }
+
+    /// The same copy, which has lost this on its way into the dialect of its target.
+    #[must_use]
+    pub fn with_lost(mut self, lost: Option<Arc<str>>) -> Attempt {
+        self.lost = lost;
         self
     }
 

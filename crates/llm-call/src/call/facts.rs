@@ -22,6 +22,8 @@ pub struct Facts {
     pub tools: bool,
     /// Whether the answer must be JSON.
     pub json: bool,
+    /// Whether the answer must keep to a JSON schema.
+    pub json_schema: bool,
     /// Whether the request holds images.
     pub images: bool,
     /// How often the caller's own client has already retried (`x-stainless-retry-count`).

@@ -51,6 +51,7 @@ pub struct CallSettings {
     pub(super) timeout: Option<Duration>,
     pub(super) affinity: Option<u64>,
     pub(super) matrix: Option<Arc<Matrix>>,
+    pub(super) required: Arc<[Box<str>]>,
 }
 
 impl CallSettings {
@@ -66,6 +67,7 @@ impl CallSettings {
             timeout: None,
             affinity: None,
             matrix: None,
+            required: Arc::default(),
         }
     }
 
@@ -135,6 +137,15 @@ impl CallSettings {
     #[must_use]
     pub fn matrix(mut self, matrix: impl Into<Arc<Matrix>>) -> Self {
         self.matrix = Some(matrix.into());
+        self
+    }
+
+    /// Fields of the request that must reach the target, by their names: `seed`, `logprobs`. A target
+    /// whose dialect has no words for one of them is not asked. Default: none; what is lost is said
+    /// in `x-llm-lost` and in the [ledger](crate::Entry::lost).
+    #[must_use]
+    pub fn require<N: Into<Box<str>>>(mut self, fields: impl IntoIterator<Item = N>) -> Self {
+        self.required = fields.into_iter().map(Into::into).collect();
         self
     }
 

@@ -49,6 +49,7 @@ pub(crate) fn facts(path: &str, headers: &HeaderMap, body: &[u8]) -> Facts {
         max_tokens: notes.max_tokens,
         tools: notes.tools,
         json: notes.json,
+        json_schema: notes.json_schema,
         images: notes.images,
         caller_retries: headers
             .get(RETRY_COUNT)
@@ -97,6 +98,7 @@ struct Notes {
     max_tokens: Option<u64>,
     tools: bool,
     json: bool,
+    json_schema: bool,
     images: bool,
 }
 
@@ -146,11 +148,15 @@ impl Notes {
             (
                 [ResponseFormat | OutputFormat, Type] | [Text | OutputConfig, Format, Type],
                 Value::Text(kind),
-            ) => self.json |= kind.starts_with("json"),
+            ) => {
+                self.json |= kind.starts_with("json");
+                self.json_schema |= kind == "json_schema";
+            }
             ([GenerationConfig, ResponseMimeType], Value::Text(media)) => {
                 self.json |= media.ends_with("json");
             }
-            ([Format], Value::Text("json") | Value::Object) => self.json = true,
+            ([Format], Value::Text("json")) => self.json = true,
+            ([Format], Value::Object) => (self.json, self.json_schema) = (true, true),
 
             ([Messages, Item, Images, Item] | [Images, Item], _) => self.images = true,
             (

@@ -174,6 +174,21 @@ fn provider_error(text: &[u8]) -> Option<Value> {
     found
 }
 
+/// What a provider says about its failure, in its own words: the message in a JSON text, or in the
+/// first event that has one, in whichever dialect.
+///
+/// ```
+/// let body = br#"{"type":"error","error":{"type":"api_error","message":"oops"}}"#;
+/// assert_eq!(llm_call::error_message(body).as_deref(), Some("oops"));
+/// assert_eq!(llm_call::error_message(b"<html>"), None);
+/// ```
+pub fn error_message(body: &[u8]) -> Option<String> {
+    match provider_error(body)? {
+        Value::String(text) => Some(text),
+        error => error["message"].as_str().map(str::to_owned),
+    }
+}
+
 /// The error object, or the text, in any of the places where providers put it.
 fn error_in(mut json: Value) -> Option<Value> {
     if let Value::Array(items) = json {

@@ -1,10 +1,11 @@
 //! How a failure is written down for a caller: status and JSON, by the dialect of its request.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
+use super::message::TOO_LONG;
 use crate::{Dialect, Framing, Kind, Outcome, Refusal};
 
 /// The dialect that a caller's errors are written in.
@@ -78,6 +79,7 @@ fn row(kind: Kind) -> Row {
                 "UNAVAILABLE",
             )
         },
+        Kind::Refused(Refusal::Unable) => row(400, (INVALID, None), INVALID, "INVALID_ARGUMENT"),
         Kind::Refused(_) => row(503, (SERVER, None), "api_error", "UNAVAILABLE"),
         Kind::ServerError => row(500, (SERVER, Some(SERVER)), "api_error", "INTERNAL"),
         Kind::TimedOut(_) => row(504, (SERVER, None), "timeout_error", "DEADLINE_EXCEEDED"),
@@ -122,6 +124,42 @@ fn row(kind: Kind) -> Row {
         Kind::NotFound => row(404, (INVALID, None), "not_found_error", "NOT_FOUND"),
         Kind::Conflict => row(409, (INVALID, None), INVALID, "ABORTED"),
         _ => row(502, (SERVER, None), "api_error", "UNAVAILABLE"),
+    }
+}
+
+impl Dialect {
+    /// The status of an answer that failed for this reason, as clients of this dialect know it:
+    /// overload is 529 for Anthropic's and 503 for OpenAI's.
+    pub fn error_status(self, kind: Kind) -> StatusCode {
+        status(kind, self)
+    }
+
+    /// The JSON of an answer that failed for this reason.
+    ///
+    /// ```
+    /// use llm_call::{Dialect, Kind};
+    ///
+    /// let body = Dialect::Anthropic.error_body(Kind::Overloaded, "try later");
+    /// let error = r#"{"error":{"message":"try later","type":"overloaded_error"},"type":"error"}"#;
+    /// assert_eq!(String::from_utf8_lossy(&body), error);
+    /// ```
+    pub fn error_body(self, kind: Kind, message: &str) -> Vec<u8> {
+        json(kind, &worded(kind, message, self), None, self)
+    }
+
+    /// The last event of a stream of server-sent events that failed for this reason.
+    pub fn error_event(self, kind: Kind, message: &str) -> Vec<u8> {
+        event(kind, &worded(kind, message, self), self, Framing::Sse, &[])
+    }
+}
+
+/// Clients of Anthropic's API know a prompt that is too long by these words.
+fn worded(kind: Kind, message: &str, dialect: Dialect) -> Cow<'_, str> {
+    if dialect == Dialect::Anthropic && kind == Kind::ContextTooLong && !message.contains(TOO_LONG)
+    {
+        Cow::Owned(format!("{TOO_LONG}: {message}"))
+    } else {
+        Cow::Borrowed(message)
     }
 }
 

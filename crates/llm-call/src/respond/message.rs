@@ -4,13 +4,13 @@
 use std::{error::Error as StdError, fmt::Write};
 
 use super::form::{hint, millis};
-use crate::{Kind, Outcome};
+use crate::{Error, Kind, Outcome, find_cause};
 
 /// The longest message, in bytes.
 const MAX: usize = 1024;
 
 /// What clients of Anthropic's API look for.
-const TOO_LONG: &str = "prompt is too long";
+pub(super) const TOO_LONG: &str = "prompt is too long";
 
 /// What it was, and when to come back.
 pub(super) fn of_outcome(outcome: Outcome) -> String {
@@ -31,7 +31,11 @@ pub(super) fn of_error(
     details: bool,
 ) -> String {
     if !details {
-        return of_outcome(outcome);
+        let told = find_cause::<Error>(error).and_then(Error::told);
+        return match told {
+            Some(told) => format!("{}: {told}", outcome.kind.describe()),
+            None => of_outcome(outcome),
+        };
     }
     let mut message = String::new();
     if outcome.kind == Kind::ContextTooLong {
@@ -91,7 +95,7 @@ fn without_secrets(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, Refusal};
+    use crate::Refusal;
 
     fn chain(error: &Error) -> String {
         of_error(error.outcome(), error, true)

@@ -10,6 +10,7 @@ mod message;
 mod service;
 
 pub use body::RespondBody;
+pub use convert::error_message;
 pub use future::RespondFuture;
 pub use layer::RespondLayer;
 pub use service::Respond;
