@@ -294,7 +294,14 @@ where
                 (None, _) => {
                     let soonest = soonest.into_iter().chain(*this.refused_until).min();
                     let wait = soonest.map(|soonest| soonest.saturating_duration_since(now));
-                    Err(give_up(&plan.call, this.failed, *this.last, wait))
+                    Err(match plan.order.lack() {
+                        Some(lack) => {
+                            Error::from(plan.call.outcome(Kind::Refused(Refusal::Unable)))
+                                .with_told(format!("it needs {lack}, which no target has"))
+                                .into()
+                        }
+                        None => give_up(&plan.call, this.failed, *this.last, wait),
+                    })
                 }
             }),
         }

@@ -31,6 +31,8 @@
 //! - [`Targets::ordered`] begins each call at the first target, [`Targets::weighted`] at one drawn
 //!   by weight. A target is tried once a call; the [`Call`](llm_call::Call) keeps that over all
 //!   layers, and caps the attempts (6 by default).
+//! - A target that [cannot](Targets::abilities) do what the request asks for (tools, JSON, images,
+//!   streaming) is passed over. One whose context window looks too small is asked last.
 //! - A target whose answer held the server's word on when to come back rests until then and is
 //!   skipped. A rate-limited target without such a hint rests 10 s, doubling to 60 s; one whose
 //!   quota is spent, 10 min. A rest that is a guess of ours is broken when no other target is left;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use llm_call::{Call, Capability, InvalidTarget, Outcome, Target};
+use llm_call::{Abilities, Call, Capability, InvalidTarget, Outcome, Target};
 use tokio::time::Instant;
 
 use crate::rest::{Pace, Rested, Rests};
@@ -56,6 +56,8 @@ struct Entry {
     weight: u32,
     /// The target for each capability, where the model is fixed; the last one is for none.
     ready: Option<Vec<Target>>,
+    /// What it can do, if that is known.
+    abilities: Option<Abilities>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -168,6 +170,7 @@ impl Targets {
                 base,
                 weight,
                 ready,
+                abilities: None,
             });
         }
         match entries.len() {
@@ -222,6 +225,23 @@ impl Targets {
     pub fn rests_per_tenant(self) -> Targets {
         let mut settings = self.0.settings.clone();
         settings.per_tenant = true;
+        Targets::of(settings)
+    }
+
+    /// What each target can do, asked once for each: with a catalogue of `llm-provider`,
+    /// `|target| catalog.abilities(target).cloned()`. Default: everything.
+    ///
+    /// A target that lacks what a call needs, as [`IdentifyLayer`](llm_call::IdentifyLayer) has read
+    /// it from the request, is passed over, and the [ledger](llm_call::Ledger) says so; a call that
+    /// no target can serve is [`Refusal::Unable`](llm_call::Refusal::Unable), and the error names what
+    /// it needs. How many tokens a request has is an estimate, so targets whose context window is too
+    /// small by it are asked last.
+    #[must_use]
+    pub fn abilities(self, of: impl Fn(&Target) -> Option<Abilities>) -> Targets {
+        let mut settings = self.0.settings.clone();
+        for entry in &mut settings.entries {
+            entry.abilities = of(&entry.base);
+        }
         Targets::of(settings)
     }
 

@@ -21,8 +21,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use llm_call::{
-    Answer, Attempt, BoxError, Call, CallSettings, Error, Kind, Peek, PeekLayer, Phase, Refusal,
-    ResponseExt, find_cause,
+    Abilities, Answer, Attempt, BoxError, Call, CallSettings, Error, Facts, Kind, Peek, PeekLayer,
+    Phase, Refusal, ResponseExt, Target, find_cause,
 };
 use llm_failover::{AllFailed, ByTarget, Failover, FailoverLayer, InvalidTargets, Targets};
 use tokio::time::Instant;
@@ -737,4 +737,73 @@ fn targets_that_cannot_work_are_refused() {
         Targets::ordered(["a\n"]).unwrap_err(),
         InvalidTargets::Target(_)
     ));
+}
+
+/// A request that has been read: what it asks for.
+fn asking(facts: Facts) -> (Request<()>, Call) {
+    let request = request(Some(25));
+    let call = request.extensions().get::<Call>().unwrap().clone();
+    call.set_facts(facts);
+    (request, call)
+}
+
+fn needs(set: impl FnOnce(&mut Facts)) -> Facts {
+    let mut facts = Facts::default();
+    set(&mut facts);
+    facts
+}
+
+#[tokio::test(start_paused = true)]
+async fn f09_a_target_that_cannot_serve_a_request_is_passed_over_and_that_is_said() {
+    let able = |target: &Target| match target.provider() {
+        "a" => Some(Abilities::new().tools(false).context_window(100)),
+        "b" => Some(Abilities::new().images(false)),
+        _ => None,
+    };
+    for targets in [
+        ab().abilities(able),
+        Targets::weighted([("a:m", 1), ("b:m", 0)])
+            .unwrap()
+            .abilities(able),
+    ] {
+        let says: [(&str, &[Say]); 2] = [("a:m", &[Say::Status(503)]), ("b:m", &[Say::Answer])];
+        // Nothing is asked for that one of them lacks.
+        let world = World::new(says);
+        let (plain, call) = asking(Facts::default());
+        world.service(&targets).oneshot(plain).await.unwrap();
+        assert_eq!(world.sent(), ["a:m", "b:m"]);
+        assert!(call.ledger().entries.iter().all(|entry| entry.n > 0));
+
+        // Tools: only `b` has them.
+        let world = World::new(says);
+        let (tools, call) = asking(needs(|facts| facts.tools = true));
+        world.service(&targets).oneshot(tools).await.unwrap();
+        assert_eq!(*world.log.lock().unwrap(), [("b:m".into(), 1, 0)]);
+        let passed = &call.ledger().entries[0];
+        assert_eq!(passed.kind, Some(Kind::Refused(Refusal::Unable)));
+        assert_eq!(passed.target.as_ref().unwrap().provider(), "a");
+
+        // Both: nobody has them.
+        let world = World::new(says);
+        let both = needs(|facts| (facts.tools, facts.images) = (true, true));
+        let (both, _) = asking(both);
+        let error = world.service(&targets).oneshot(both).await.unwrap_err();
+        assert_eq!(kind(&error), Kind::Refused(Refusal::Unable));
+        assert!(error.to_string().contains("it needs tools"), "{error}");
+        assert!(world.sent().is_empty());
+
+        // Its window looks too small: it is asked last, and after a failure it is asked.
+        let world = World::new([("a:m", &[Say::Answer]), ("b:m", &[Say::Status(503)])]);
+        let (long, _) = asking(needs(|facts| facts.input_tokens = 101));
+        world.service(&targets).oneshot(long).await.unwrap();
+        assert_eq!(
+            *world.log.lock().unwrap(),
+            [("b:m".into(), 1, 1), ("a:m".into(), 2, 0)]
+        );
+    }
+    // The only one there is is asked, whatever the estimate says.
+    let targets = Targets::weighted([("a:m", 1)]).unwrap().abilities(able);
+    let world = World::new([("a:m", &[Say::Answer])]);
+    let (long, _) = asking(needs(|facts| facts.input_tokens = 101));
+    world.service(&targets).oneshot(long).await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! Which target a call goes to next.
 
-use llm_call::{Call, Capability, Facts, InvalidTarget, Lease, Target};
+use llm_call::{Call, Capability, Facts, InvalidTarget, Kind, Lack, Lease, Refusal, Target};
 use tokio::time::Instant;
 
 use super::Targets;
@@ -18,6 +18,10 @@ pub(crate) struct Order {
     willing: u64,
     /// No other target is left: the refused ones are asked once more.
     last_resort: bool,
+    /// Those whose context window may be too small for the request.
+    scarce: u64,
+    /// What the call needs, where no target has it.
+    lack: Option<Lack>,
     /// Another copy of the call is under way, so that this one need not be answered.
     hedge: bool,
     first: usize,
@@ -53,6 +57,11 @@ impl Order {
         self.willing |= u64::from(willing) << index;
     }
 
+    /// What the call needs, where no target has it.
+    pub(crate) fn lack(&self) -> Option<Lack> {
+        self.lack
+    }
+
     /// Whether this is the order of a hedge.
     pub(crate) fn is_of_hedge(&self) -> bool {
         self.hedge
@@ -83,18 +92,50 @@ impl Targets {
             silent: 0,
             refused: 0,
             willing: 0,
+            scarce: 0,
+            lack: None,
             last_resort: false,
             hedge,
             first: 0,
             dice: fastrand::Rng::with_seed(0),
         };
+        if let Some(facts) = call.facts() {
+            self.pass_over(&mut order, call, facts);
+        }
         if self.0.settings.weighted {
             // Calls of one affinity throw the same numbers.
             let seed = call.affinity().unwrap_or_else(|| fastrand::u64(..));
             order.dice = fastrand::Rng::with_seed(seed);
-            order.first = self.draw(order.left, order.dice.u64(..));
+            let first = if order.left == 0 {
+                order.scarce
+            } else {
+                order.left
+            };
+            order.first = self.draw(first, order.dice.u64(..));
         }
         order
+    }
+
+    /// Passes over targets that lack what a call needs.
+    fn pass_over(&self, order: &mut Order, call: &Call, facts: &Facts) {
+        let mut first = None;
+        for (index, entry) in self.0.settings.entries.iter().enumerate() {
+            let Some(lack) = entry.abilities.as_ref().and_then(|able| able.lack(facts)) else {
+                continue;
+            };
+            order.left &= !(1 << index);
+            if lack == Lack::ContextWindow {
+                order.scarce |= 1 << index;
+                continue;
+            }
+            first.get_or_insert(lack);
+            if !order.hedge {
+                call.note_refused(0, Some(&entry.base), Kind::Refused(Refusal::Unable));
+            }
+        }
+        if order.left | order.scarce == 0 {
+            order.lack = first;
+        }
     }
 
     /// The target with this index could not be reached, or said nothing: the others of its
@@ -128,7 +169,12 @@ impl Targets {
 
     /// The next target for a call, leased; and how many others are left behind it.
     pub(crate) fn next(&self, order: &mut Order, call: &Call, now: Instant) -> Next {
-        match self.next_left(order, call, now) {
+        let mut next = self.next_left(order, call, now);
+        if matches!(next, Next::None { .. }) && order.scarce != 0 {
+            order.left = std::mem::take(&mut order.scarce);
+            next = self.next_left(order, call, now);
+        }
+        match next {
             Next::None { .. } if order.refused != 0 => {
                 order.left = std::mem::take(&mut order.refused);
                 order.last_resort = true;
@@ -180,7 +226,7 @@ impl Targets {
                 order.left &= !(1 << index);
                 // Targets that rest by a guess are left too: they are asked when the others failed.
                 // So are those that take the call as the last one left.
-                let others = (usable | needed) & order.left & !taken | order.willing;
+                let others = (usable | needed) & order.left & !taken | order.willing | order.scarce;
                 return Next::Target {
                     index,
                     lease,
@@ -189,7 +235,7 @@ impl Targets {
                     } else {
                         others.count_ones()
                     },
-                    is_last: possible & order.left == 0 && order.refused == 0,
+                    is_last: possible & order.left == 0 && (order.refused | order.scarce) == 0,
                 };
             }
             taken |= 1 << index;
