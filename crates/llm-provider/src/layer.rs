@@ -1,15 +1,15 @@
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::fmt;
 
 use llm_call::Target;
 use tower_layer::Layer;
 
-use crate::{InvalidProvider, Provide, Provider};
+use crate::{Catalog, InvalidProvider, Provide, Provider};
 
 /// Turns a target into a concrete call: URL, key, model name, headers. See the
 /// [crate docs](crate) for an example.
 #[derive(Clone, Default)]
 pub struct ProviderLayer {
-    providers: Arc<HashMap<String, Provider>>,
+    catalog: Catalog,
 }
 
 impl ProviderLayer {
@@ -21,8 +21,12 @@ impl ProviderLayer {
     /// Adds a provider under the name that targets use; the last one of a name counts.
     #[must_use]
     pub fn provider(mut self, name: impl Into<String>, provider: Provider) -> Self {
-        Arc::make_mut(&mut self.providers).insert(name.into(), provider);
+        self.catalog = self.catalog.provider(name, provider);
         self
+    }
+
+    pub(crate) fn of(catalog: Catalog) -> ProviderLayer {
+        ProviderLayer { catalog }
     }
 }
 
@@ -51,8 +55,8 @@ impl ProviderLayer {
         targets: impl IntoIterator<Item = &'a Target>,
     ) -> Result<(), InvalidProvider> {
         for target in targets {
-            if !self.providers.contains_key(target.provider()) {
-                return Err(unknown(Some(target), &self.providers));
+            if !self.catalog.providers().contains_key(target.provider()) {
+                return Err(unknown(Some(target), &self.catalog));
             }
         }
         Ok(())
@@ -60,11 +64,8 @@ impl ProviderLayer {
 }
 
 /// Nobody serves this target.
-pub(crate) fn unknown(
-    target: Option<&Target>,
-    providers: &HashMap<String, Provider>,
-) -> InvalidProvider {
-    let mut known: Vec<_> = providers.keys().cloned().collect();
+pub(crate) fn unknown(target: Option<&Target>, catalog: &Catalog) -> InvalidProvider {
+    let mut known: Vec<_> = catalog.providers().keys().cloned().collect();
     known.sort_unstable();
     InvalidProvider::Unknown {
         name: target.map(|target| target.provider().to_owned()),
@@ -76,14 +77,14 @@ impl<S> Layer<S> for ProviderLayer {
     type Service = Provide<S>;
 
     fn layer(&self, inner: S) -> Provide<S> {
-        Provide::new(inner, self.providers.clone())
+        Provide::new(inner, self.catalog.clone())
     }
 }
 
 impl fmt::Debug for ProviderLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProviderLayer")
-            .field("providers", &self.providers)
+            .field("providers", self.catalog.providers())
             .finish()
     }
 }

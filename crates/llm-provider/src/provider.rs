@@ -1,11 +1,18 @@
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Uri,
     header::{AUTHORIZATION, HOST},
     uri::{Authority, Scheme},
 };
-use llm_call::Dialect;
+use llm_call::{Abilities, Dialect};
+use percent_encoding::utf8_percent_encode;
+
+use crate::{
+    catalog::Model,
+    rewrite::NOT_IN_SEGMENT,
+    translate::{Manner, translates},
+};
 
 /// One provider: where it is, how it is paid, what it wants to hear.
 ///
@@ -33,6 +40,9 @@ pub struct Provider {
     pub(crate) dialect: Option<Dialect>,
     pub(crate) decompressed_below: bool,
     pub(crate) drop_stops_bill: bool,
+    also: Vec<Dialect>,
+    max_tokens: u64,
+    old_max_tokens: bool,
 }
 
 /// How requests are authorised.
@@ -105,6 +115,12 @@ impl fmt::Display for InvalidProvider {
 
 impl std::error::Error for InvalidProvider {}
 
+/// What Anthropic is asked for where the caller sets no limit.
+const DEFAULT_MAX_TOKENS: u64 = 4_096;
+
+/// Stands for the model in the path of a base URL.
+const MODEL: &str = "~model~";
+
 /// Ends of paths that belong to the caller.
 const ENDPOINTS: [&str; 5] = [
     "/chat/completions",
@@ -118,8 +134,10 @@ impl Provider {
     /// A provider at a base URL, written as for its SDK: `https://api.openai.com/v1`,
     /// `https://api.anthropic.com`.
     ///
-    /// A base URL with a path stands for the `/v1` of the caller's path: `/v1/chat/completions`
-    /// goes to `<base>/chat/completions`. One without a path gets the caller's path whole.
+    /// A base URL with a path stands for the `/v1` (or `/v1beta`) of the caller's path:
+    /// `/v1/chat/completions` goes to `<base>/chat/completions`. One without a path gets the caller's
+    /// path whole. `{model}` in the path becomes the model of the target, as in Azure's
+    /// `https://name.openai.azure.com/openai/deployments/{model}`.
     ///
     /// The caller's own authorisation goes through until a setter says otherwise.
     ///
@@ -127,7 +145,9 @@ impl Provider {
     ///
     /// When the URL is no absolute `http` or `https` URL, or has a query or user information.
     pub fn new(base_url: &str) -> Result<Provider, InvalidProvider> {
+        // Braces are no part of a URL.
         let uri: Uri = base_url
+            .replace("{model}", MODEL)
             .parse()
             .map_err(|_| InvalidProvider::Url("it is no URL"))?;
         let parts = uri.into_parts();
@@ -172,6 +192,9 @@ impl Provider {
             dialect: None,
             decompressed_below: false,
             drop_stops_bill: false,
+            also: Vec::new(),
+            max_tokens: DEFAULT_MAX_TOKENS,
+            old_max_tokens: false,
         })
     }
 
@@ -201,6 +224,24 @@ impl Provider {
             .parse()
             .map_err(|_| InvalidProvider::Header(name.to_owned()))?;
         self.key(header, key)
+    }
+
+    /// Sends the key in the query (`key=…`) instead of the caller's authorisation.
+    ///
+    /// # Errors
+    ///
+    /// When the key is empty, or the name or the key cannot stand in a URL as it is.
+    pub fn key_query(self, name: &str, key: &str) -> Result<Provider, InvalidProvider> {
+        if key.is_empty() {
+            return Err(InvalidProvider::EmptyKey);
+        }
+        if [name, key]
+            .iter()
+            .any(|text| text.contains(['&', '=', '?', '#']))
+        {
+            return Err(InvalidProvider::Query);
+        }
+        Ok(self.query(&format!("{name}={key}"))?.no_auth())
     }
 
     fn key(mut self, name: HeaderName, value: &str) -> Result<Provider, InvalidProvider> {
@@ -249,14 +290,44 @@ impl Provider {
         if query.contains('#') || format!("/?{query}").parse::<Uri>().is_err() {
             return Err(InvalidProvider::Query);
         }
-        self.query = Some(query.to_owned());
+        self.query = Some(match self.query.take() {
+            Some(before) => format!("{before}&{query}"),
+            None => query.to_owned(),
+        });
         Ok(self)
     }
 
-    /// The dialect of this provider's answers, where the path does not tell.
+    /// The dialect that this provider speaks. Chat completions and messages are translated into it,
+    /// and its answers back; see the [crate docs](crate#translation). Default: whatever the caller
+    /// speaks, and nothing is translated.
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Provider {
         self.dialect = Some(dialect);
+        self
+    }
+
+    /// One more dialect that this provider speaks, in which requests go through as they are:
+    /// OpenRouter and Ollama take messages as well as chat completions.
+    #[must_use]
+    pub fn also_speaks(mut self, dialect: Dialect) -> Provider {
+        self.also.push(dialect);
+        self
+    }
+
+    /// The most output tokens to ask for where the caller sets no limit and the provider's dialect
+    /// needs one, as Anthropic's does. Default: 4,096.
+    #[must_use]
+    pub fn default_max_tokens(mut self, tokens: u64) -> Provider {
+        self.max_tokens = tokens.max(1);
+        self
+    }
+
+    /// Whether translated chat completions limit the answer by `max_tokens`, as servers do that copy
+    /// OpenAI's older API (Mistral, vLLM, llama.cpp, Ollama), rather than by
+    /// `max_completion_tokens`. Default: `false`.
+    #[must_use]
+    pub fn old_max_tokens(mut self, old: bool) -> Provider {
+        self.old_max_tokens = old;
         self
     }
 
@@ -277,6 +348,79 @@ impl Provider {
         self.drop_stops_bill = stops;
         self
     }
+}
+
+impl Provider {
+    /// The path of the base URL for a model.
+    pub(crate) fn base_path(&self, model: Option<&str>) -> Cow<'_, str> {
+        match model {
+            Some(model) if self.path.contains(MODEL) => {
+                let model = utf8_percent_encode(model, NOT_IN_SEGMENT).to_string();
+                Cow::Owned(self.path.replace(MODEL, &model))
+            }
+            _ => Cow::Borrowed(&self.path),
+        }
+    }
+
+    /// From which dialect into which a request at this path is to be translated; `None` where it
+    /// goes through as it is. Fails with the reason where this provider cannot be asked.
+    pub(crate) fn translation(
+        &self,
+        path: &str,
+    ) -> Result<Option<(Dialect, Dialect)>, &'static str> {
+        let Some(own) = self.dialect else {
+            return Ok(None);
+        };
+        match Dialect::of_path(path) {
+            Some(asked) if asked == own || self.also.contains(&asked) => Ok(None),
+            Some(asked) if translates(asked, own) => Ok(Some((asked, own))),
+            Some(Dialect::OpenAiResponses) if own == Dialect::OpenAiChat => Ok(None),
+            Some(Dialect::OpenAiChat) if own == Dialect::OpenAiResponses => Ok(None),
+            Some(_) => Err("it speaks another dialect, into which this is not translated"),
+            None if is_of_openai(path) && !self.is_of_openai() => {
+                Err("it has no such endpoint, which is one of OpenAI's")
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn is_of_openai(&self) -> bool {
+        let speaks =
+            |dialect: &Dialect| matches!(dialect, Dialect::OpenAiChat | Dialect::OpenAiResponses);
+        self.dialect.iter().chain(&self.also).any(speaks)
+    }
+
+    /// The dialect of the answers to requests at this path, which is the provider's own.
+    pub(crate) fn speaks(&self, path: &str) -> Option<Dialect> {
+        match Dialect::of_path(path) {
+            Some(asked) if self.dialect.is_none() || self.also.contains(&asked) => Some(asked),
+            // Two dialects at two paths of one provider.
+            Some(Dialect::OpenAiResponses) if self.is_of_openai() => Some(Dialect::OpenAiResponses),
+            asked => self.dialect.or(asked),
+        }
+    }
+
+    /// How requests to one of its models are written.
+    pub(crate) fn manner<'a>(&self, name: &'a str, listed: Option<&Model>) -> Manner<'a> {
+        let abilities = listed.map(|model| &model.abilities);
+        Manner {
+            model: name,
+            default_max_tokens: self.max_tokens,
+            output_limit: abilities.and_then(Abilities::most_output),
+            old_max_tokens: self.old_max_tokens,
+            json_schema: abilities.is_none_or(Abilities::takes_schema),
+        }
+    }
+}
+
+/// Whether a path is an endpoint that only providers of OpenAI's kind have.
+fn is_of_openai(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    ["/embeddings", "/moderations"]
+        .iter()
+        .any(|end| path.ends_with(end))
+        || path.contains("/images/")
+        || path.contains("/audio/")
 }
 
 impl fmt::Debug for Provider {

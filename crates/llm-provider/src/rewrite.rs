@@ -8,15 +8,15 @@ use http::{
     header::{ACCEPT_ENCODING, AUTHORIZATION, COOKIE, EXPECT, HOST, TRAILER},
     uri::PathAndQuery,
 };
-use llm_call::{BoxError, remove_hop_by_hop};
+use llm_call::{BoxError, Dialect, remove_hop_by_hop};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::provider::{Auth, Provider};
 
-/// The root of a caller's paths that a base URL with a path stands for.
-const CALLER_ROOT: &str = "/v1";
+/// The roots of callers' paths that a base URL with a path stands for.
+const CALLER_ROOTS: [&str; 2] = ["/v1", "/v1beta"];
 
 /// Headers that carry a key with one provider or another.
 const KEY_HEADERS: [HeaderName; 4] = [
@@ -30,7 +30,7 @@ const KEY_HEADERS: [HeaderName; 4] = [
 const KEY_QUERIES: [&str; 4] = ["key", "api_key", "api-key", "access_token"];
 
 /// What may not stand as it is in one segment of a path.
-const NOT_IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+pub(crate) const NOT_IN_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
@@ -64,9 +64,12 @@ pub(crate) fn uri(
     let mut names_model = false;
     let mut path = Cow::Borrowed(given.path());
     if !provider.path.is_empty() {
-        let rest = path.strip_prefix(CALLER_ROOT);
-        if let Some(rest) = rest.filter(|rest| rest.is_empty() || rest.starts_with('/')) {
-            path = Cow::Owned(rest.to_owned());
+        let rest = CALLER_ROOTS.iter().find_map(|root| {
+            let rest = path.strip_prefix(root)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| rest.to_owned())
+        });
+        if let Some(rest) = rest {
+            path = Cow::Owned(rest);
         }
     }
     if let Some(model) = model
@@ -78,7 +81,7 @@ pub(crate) fn uri(
         path = Cow::Owned(named);
         names_model = true;
     }
-    let mut whole = format!("{}{path}", provider.path);
+    let mut whole = format!("{}{path}", provider.base_path(model));
     if whole.is_empty() {
         whole.push('/');
     }
@@ -162,6 +165,32 @@ pub(crate) fn headers(provider: &Provider, headers: &mut HeaderMap) {
     }
 }
 
+/// Headers that mean something to one issuer alone.
+const OF_OPENAI: [HeaderName; 3] = [
+    HeaderName::from_static("openai-organization"),
+    HeaderName::from_static("openai-project"),
+    HeaderName::from_static("openai-beta"),
+];
+const OF_ANTHROPIC: [HeaderName; 3] = [
+    HeaderName::from_static("anthropic-version"),
+    HeaderName::from_static("anthropic-beta"),
+    HeaderName::from_static("anthropic-dangerous-direct-browser-access"),
+];
+
+/// The version of Anthropic's API that translations are written for, where the provider names none.
+const ANTHROPIC_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+/// Takes out what the caller says to an issuer of another dialect, and adds what that of the target
+/// cannot do without.
+pub(crate) fn issuer_headers(to: Dialect, headers: &mut HeaderMap) {
+    for name in OF_OPENAI.iter().chain(&OF_ANTHROPIC) {
+        headers.remove(name);
+    }
+    if to == Dialect::Anthropic {
+        headers.insert(&OF_ANTHROPIC[0], ANTHROPIC_VERSION);
+    }
+}
+
 /// What some clients put before JSON, and some servers skip.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
@@ -200,6 +229,66 @@ pub(crate) fn model_in_body(body: &Bytes, model: &str) -> Option<Bytes> {
     }
     rewritten.put_slice(&body[copied..]);
     Some(rewritten.freeze())
+}
+
+/// A JSON body without some fields of its object, every other byte as it was, and which of them were
+/// there. `None` where none was, or the body is no JSON object.
+pub(crate) fn without_fields(body: &Bytes, refused: &[String]) -> Option<(Bytes, Vec<String>)> {
+    let object = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(body);
+    if refused.is_empty() || object.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
+    let mut json = serde_json::Deserializer::from_slice(object);
+    let fields = json.deserialize_map(Fields).ok()?;
+    json.end().ok()?;
+    let mut kept = BytesMut::with_capacity(body.len());
+    let mut removed = Vec::new();
+    let mut end = body.iter().position(|byte| *byte == b'{')? + 1;
+    kept.put_slice(&body[..end]);
+    let mut is_first = true;
+    for (name, value) in fields {
+        let start = end;
+        end = value.get().as_ptr() as usize - body.as_ptr() as usize + value.get().len();
+        if refused.contains(&name) {
+            removed.push(name);
+            continue;
+        }
+        // What stands between two fields goes with the second one.
+        let field = &body[start..end];
+        let after_comma = field
+            .iter()
+            .position(|byte| *byte == b',' || *byte == b'"')?;
+        let has_comma = field[after_comma] == b',';
+        kept.put_slice(
+            &field[if is_first && has_comma {
+                after_comma + 1
+            } else {
+                0
+            }..],
+        );
+        is_first = false;
+    }
+    kept.put_slice(&body[end..]);
+    (!removed.is_empty()).then(|| (kept.freeze(), removed))
+}
+
+/// Collects the fields of one object.
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Vec<(String, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
+        }
+        Ok(fields)
+    }
 }
 
 /// Collects the values of the key `model` of one object.
@@ -287,6 +376,28 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_refused_is_taken_out() {
+        let refused = ["temperature".to_owned(), "top_p".to_owned()];
+        for (body, expected) in [
+            (r#"{"temperature":1}"#, Some("{}")),
+            (r#"{"temperature":1,"x":2}"#, Some(r#"{"x":2}"#)),
+            (
+                "{ \"temperature\" : 1 ,\n \"x\" : [ \"top_p\" ] , \"top_p\":{} }\n",
+                Some("{\n \"x\" : [ \"top_p\" ] }\n"),
+            ),
+            (r#"{"x":{"temperature":1},"y":",\""}"#, None),
+            ("{}", None),
+            ("", None),
+            (r#"{"temperature":1"#, None),
+            ("[]", None),
+        ] {
+            let kept = without_fields(&Bytes::from(body), &refused);
+            let kept = kept.map(|(body, _)| String::from_utf8(body.to_vec()).unwrap());
+            assert_eq!(kept.as_deref(), expected, "{body}");
+        }
+    }
+
+    #[test]
     fn a_model_is_written_as_json() {
         for model in ["a\"b", "a\\b", "a\n\u{1}b", "ü/日本:8b", ""] {
             for body in [r#"{"model":"a","x":1}"#, r#"{"x":1}"#] {
@@ -342,7 +453,8 @@ mod tests {
                 None,
                 "http://h/openai/v1/models",
             ),
-            ("http://h/v1", "/v1beta/x", None, "http://h/v1/v1beta/x"),
+            ("http://h/v1beta", "/v1beta/x", None, "http://h/v1beta/x"),
+            ("http://h/v1", "/v1beta2/x", None, "http://h/v1/v1beta2/x"),
             ("https://h", "/v1/messages", None, "https://h/v1/messages"),
             (
                 "https://h:8443/",

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{Method, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
-use llm_call::{Attempt, BoxError, Kind, Target};
+use llm_call::{Attempt, BoxError, Kind, PeekLayer, Target};
 use llm_provider::{Provider, ProviderLayer};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
 
@@ -17,13 +17,17 @@ async fn sent(base: &str, request: Request<Full<Bytes>>) -> Result<Request<Full<
     let keep = seen.clone();
     let bottom = service_fn(move |request: Request<Full<Bytes>>| {
         *keep.lock().unwrap() = Some(request);
-        async { Ok::<_, BoxError>(Response::new(())) }
+        async { Ok::<_, BoxError>(Response::new(Full::<Bytes>::default())) }
     });
     let provider = Provider::new(base).unwrap().bearer("key").unwrap();
     let layer = ProviderLayer::new().provider("a", provider);
-    let service = ServiceBuilder::new().layer(layer).service(bottom);
-    service.oneshot(request).await?;
-    Ok(seen.lock().unwrap().take().unwrap())
+    let service = ServiceBuilder::new()
+        .layer(layer)
+        .layer(PeekLayer::new())
+        .service(bottom);
+    let answered = service.oneshot(request).await;
+    let seen = seen.lock().unwrap().take();
+    seen.ok_or_else(|| answered.map(drop).unwrap_err())
 }
 
 fn to(target: Option<Target>, method: Method, uri: &str, body: Bytes) -> Request<Full<Bytes>> {
@@ -108,9 +112,9 @@ async fn no_model_breaks_out_of_where_it_stands() {
         let request = to(Some(target.clone()), Method::POST, path, Bytes::from("{}"));
         let uri = sent("http://h/base", request).await.unwrap().uri().clone();
         let segments: Vec<_> = uri.path().split('/').collect();
-        assert_eq!(&segments[..4], ["", "base", "v1beta", "models"], "{uri}");
-        assert_eq!((segments.len(), uri.query()), (5, Some("alt=sse")), "{uri}");
-        assert!(segments[4].ends_with(":generateContent"), "{uri}");
+        assert_eq!(&segments[..3], ["", "base", "models"], "{uri}");
+        assert_eq!((segments.len(), uri.query()), (4, Some("alt=sse")), "{uri}");
+        assert!(segments[3].ends_with(":generateContent"), "{uri}");
 
         let body = Bytes::from(r#"{"model":"asked","x":1}"#);
         let request = to(Some(target), Method::POST, "/v1/messages", body);
