@@ -1,13 +1,14 @@
-//! An OpenAI-compatible chat endpoint that keeps answering while a provider is down.
+//! A chat endpoint for clients of OpenAI and Anthropic that keeps answering while a provider is down.
 //!
 //! ```sh
 //! cargo run --release --example axum_service -- \
 //!     --target a=https://api.openai.com/v1 \
-//!     --target b=https://api.example.com/v1,model=other
+//!     --target b=https://api.anthropic.com,model=claude-haiku-4-5,dialect=anthropic,key=ANTHROPIC_API_KEY
 //! ```
 //!
-//! Point any OpenAI client at `http://127.0.0.1:8080/v1`. Bodies and unknown fields pass through,
-//! the caller's key goes to every target, and answers stream. Give the client no retries of its own
+//! Point any OpenAI client at `http://127.0.0.1:8080/v1`, or any Anthropic client at
+//! `http://127.0.0.1:8080`. Between targets of one dialect bodies and unknown fields pass through;
+//! without a key of its own a target gets the caller's; answers stream. Give the client no retries of its own
 //! (`max_retries=0` in the official SDKs): they would multiply with those of this service.
 
 mod client;

@@ -2,15 +2,19 @@
 
 use std::{ffi::OsString, fmt, net::SocketAddr, time::Duration};
 
-use llm_call::Commit;
+use llm_call::{Commit, Dialect};
 
 pub(crate) const HELP: &str = "\
-Usage: axum_service --target NAME=URL[,model=MODEL] [--target ...] [options]
+Usage: axum_service --target NAME=URL[,model=MODEL][,dialect=DIALECT][,key=VAR] [--target ...] [options]
 
-An OpenAI-compatible chat endpoint whose client rides out blips, leaves a failing target alone, and
-fails over between targets, in the order given.
+A chat endpoint for clients of OpenAI and Anthropic, whose client rides out blips, leaves a failing
+target alone, and fails over between targets, in the order given.
 
-  --target NAME=URL[,model=MODEL]  a target: its base URL as for an SDK; MODEL replaces the caller's
+  --target NAME=URL[,...]          a target: its base URL as for an SDK, and after commas
+      model=MODEL                  the model to ask instead of the caller's
+      dialect=DIALECT              what it speaks: openai, anthropic or gemini; requests in another one are
+                                   translated, and need a model here. Without, all pass as they are
+      key=VAR                      the environment variable with its key; without, the caller's goes through
   --listen ADDR                    where to listen                       [127.0.0.1:8080]
   --first-token DURATION           longest wait for a stream's first token [5s]
                                    (thinking requests: 60s, or this if it is longer)
@@ -38,6 +42,9 @@ pub(crate) struct Upstream {
     pub(crate) name: String,
     pub(crate) url: String,
     pub(crate) model: Option<String>,
+    pub(crate) dialect: Option<Dialect>,
+    /// The environment variable that holds its key.
+    pub(crate) key: Option<String>,
 }
 
 impl Upstream {
@@ -145,21 +152,46 @@ fn text(error: lexopt::Error) -> String {
 }
 
 fn upstream(value: &str) -> Result<Upstream, String> {
-    let invalid = || format!("--target {value}: write NAME=URL or NAME=URL,model=MODEL");
-    let (name, rest) = value.split_once('=').ok_or_else(invalid)?;
-    let (url, model) = match rest.split_once(",model=") {
-        Some((url, model)) if !model.is_empty() => (url, Some(model.to_owned())),
-        Some(_) => return Err(invalid()),
-        None => (rest, None),
+    let invalid = || {
+        format!(
+            "--target {value}: write NAME=URL, and after it ,model=MODEL ,dialect=DIALECT or ,key=VAR"
+        )
     };
-    if name.is_empty() || url.is_empty() || url.contains(',') {
+    let (name, rest) = value.split_once('=').ok_or_else(invalid)?;
+    let mut parts = rest.split(',');
+    let url = parts.next().unwrap_or_default();
+    if name.is_empty() || url.is_empty() {
         return Err(invalid());
     }
-    Ok(Upstream {
+    let mut upstream = Upstream {
         name: name.to_owned(),
         url: url.to_owned(),
-        model,
-    })
+        model: None,
+        dialect: None,
+        key: None,
+    };
+    for part in parts {
+        let (what, given) = part.split_once('=').ok_or_else(invalid)?;
+        match what {
+            _ if given.is_empty() => return Err(invalid()),
+            "model" => upstream.model = Some(given.to_owned()),
+            "key" => upstream.key = Some(given.to_owned()),
+            "dialect" => {
+                upstream.dialect = Some(match given {
+                    "openai" => Dialect::OpenAiChat,
+                    "anthropic" => Dialect::Anthropic,
+                    "gemini" => Dialect::Gemini,
+                    _ => {
+                        return Err(format!(
+                            "--target {value}: the dialect is openai, anthropic or gemini"
+                        ));
+                    }
+                });
+            }
+            _ => return Err(invalid()),
+        }
+    }
+    Ok(upstream)
 }
 
 fn duration(name: &str, value: &str) -> Result<Duration, String> {
@@ -180,9 +212,10 @@ impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, upstream) in self.upstreams.iter().enumerate() {
             let model = upstream.model.as_deref().unwrap_or("the caller's");
+            let dialect = upstream.dialect.map_or("the caller's", Dialect::as_str);
             writeln!(
                 f,
-                "target {}: {} at {}, model {model}",
+                "target {}: {} at {}, model {model}, dialect {dialect}",
                 i + 1,
                 upstream.name,
                 upstream.url
@@ -225,6 +258,9 @@ mod tests {
         .unwrap();
         let targets: Vec<_> = settings.upstreams.iter().map(Upstream::target).collect();
         assert_eq!(targets, ["a", "b:other:8b"]);
+        let other = upstream("c=https://h,dialect=anthropic,model=m,key=KEY").unwrap();
+        assert_eq!(other.dialect, Some(Dialect::Anthropic));
+        assert_eq!(other.key.as_deref(), Some("KEY"));
         assert_eq!(settings.first_token, Duration::from_millis(800));
         assert_eq!(settings.commit, Commit::Whole);
     }
@@ -237,6 +273,8 @@ mod tests {
             ("--target a=", "NAME=URL"),
             ("--target a=u,model=", "NAME=URL"),
             ("--target a=u,x=y", "NAME=URL"),
+            ("--target a=u,key=", "NAME=URL"),
+            ("--target a=u,dialect=latin", "openai, anthropic or gemini"),
             ("--target a=u --idle soon", "--idle soon"),
             ("--target a=u --idle 0s", "--idle 0s"),
             ("--target a=u --commit late", "first-token or whole"),

@@ -12,7 +12,7 @@ use http::{
 };
 use llm_breaker::{BreakerLayer, Breakers};
 use llm_bulkhead::{BulkheadLayer, Pool};
-use llm_call::{BoxError, CallSettings, IdentifyLayer, PeekLayer, RespondLayer};
+use llm_call::{BoxError, CallSettings, Dialect, IdentifyLayer, PeekLayer, RespondLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_hedge::{HedgeLayer, Hedges};
 use llm_provider::{Provider, ProviderLayer};
@@ -26,8 +26,9 @@ use crate::{
 };
 
 /// The paths of the API.
-const PATHS: [&str; 4] = [
+const PATHS: [&str; 5] = [
     "/v1/chat/completions",
+    "/v1/messages",
     "/v1/responses",
     "/v1/embeddings",
     "/v1/models",
@@ -40,13 +41,15 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         .rests_per_tenant();
     let keys = RandomState::new();
     let by_key = move |request: &http::request::Parts| {
-        let key = request.headers.get(AUTHORIZATION);
+        let headers = &request.headers;
+        let key = headers
+            .get(AUTHORIZATION)
+            .or_else(|| headers.get("x-api-key"));
         CallSettings::new().tenant(format!("{:016x}", keys.hash_one(key)))
     };
     let mut providers = ProviderLayer::new();
     for upstream in &settings.upstreams {
-        // No key of our own: the caller's goes through.
-        providers = providers.provider(&upstream.name, Provider::new(&upstream.url)?);
+        providers = providers.provider(&upstream.name, provider(upstream)?);
     }
     providers.check(targets.iter())?;
     let timeout = TimeoutLayer::new()
@@ -85,6 +88,28 @@ pub(crate) fn router(settings: &Settings) -> Result<Router, BoxError> {
         router.route_service(path, service.clone())
     });
     Ok(router.fallback(unknown_path))
+}
+
+/// A target's provider. Without a key of our own the caller's goes through.
+fn provider(upstream: &Upstream) -> Result<Provider, BoxError> {
+    let mut provider = Provider::new(&upstream.url)?;
+    if let Some(dialect) = upstream.dialect {
+        provider = provider.dialect(dialect);
+    }
+    let Some(variable) = &upstream.key else {
+        return Ok(provider);
+    };
+    let key = std::env::var(variable).map_err(|_| {
+        format!(
+            "target {}: the variable {variable} is not set",
+            upstream.name
+        )
+    })?;
+    Ok(match upstream.dialect {
+        Some(Dialect::Anthropic) => provider.key_header("x-api-key", &key)?,
+        Some(Dialect::Gemini) => provider.key_header("x-goog-api-key", &key)?,
+        _ => provider.bearer(&key)?,
+    })
 }
 
 /// So many second requests in a hundred; paused for none.
