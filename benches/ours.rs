@@ -8,7 +8,7 @@
 use http::Response;
 use llm_breaker::{BreakerLayer, Breakers};
 use llm_bulkhead::{BulkheadLayer, Pool, Settings};
-use llm_call::{Answer, BoxError, IdentifyLayer, Peek, PeekLayer};
+use llm_call::{Answer, BoxError, Dialect, IdentifyLayer, Peek, PeekLayer};
 use llm_failover::{FailoverLayer, Targets};
 use llm_hedge::{HedgeLayer, Hedges};
 use llm_provider::{Provider, ProviderLayer};
@@ -66,6 +66,12 @@ pub fn providers() -> ProviderLayer {
     ProviderLayer::new()
         .provider("primary", provider("https://primary.local/v1"))
         .provider("second", provider("https://second.local/v1"))
+}
+
+/// A provider that speaks this dialect, for the primary target.
+pub fn speaking(dialect: Dialect) -> ProviderLayer {
+    let provider = Provider::new("https://primary.local").unwrap();
+    ProviderLayer::new().provider("primary", provider.no_auth().dialect(dialect))
 }
 
 /// All layers in their order, over the upstream.

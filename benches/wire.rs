@@ -58,6 +58,56 @@ fn openai_event(delta: &str, finish: &str) -> String {
     )
 }
 
+/// A stream of Anthropic's with so many events.
+pub fn anthropic(events: usize) -> Arc<[Bytes]> {
+    let event = |name: &str, data: &str| format!("event: {name}\ndata: {data}\n\n");
+    let word = event(
+        "content_block_delta",
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" another word"}}"#,
+    );
+    let begin = [
+        event(
+            "message_start",
+            r#"{"type":"message_start","message":{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","content":[],"model":"claude-sonnet-4-5","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"output_tokens":1}}}"#,
+        ),
+        event(
+            "content_block_start",
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
+        ),
+    ];
+    let end = [
+        event(
+            "content_block_stop",
+            r#"{"type":"content_block_stop","index":0}"#,
+        ),
+        event(
+            "message_delta",
+            r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":99}}"#,
+        ),
+        event("message_stop", r#"{"type":"message_stop"}"#),
+    ];
+    let words = std::iter::repeat_n(word, events - begin.len() - end.len());
+    in_frames(
+        &begin
+            .into_iter()
+            .chain(words)
+            .chain(end)
+            .collect::<Vec<_>>(),
+    )
+}
+
+/// A stream of Gemini's with so many events.
+pub fn gemini(events: usize) -> Arc<[Bytes]> {
+    let event = |finish: &str| {
+        format!(
+            "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\" another word\"}}],\"role\":\"model\"}},\"index\":0{finish}}}],\"usageMetadata\":{{\"promptTokenCount\":13,\"candidatesTokenCount\":26,\"totalTokenCount\":39}},\"modelVersion\":\"gemini-2.5-flash\",\"responseId\":\"x8Yz\"}}\n\n"
+        )
+    };
+    let words = std::iter::repeat_n(event(""), events - 1);
+    let end = event(",\"finishReason\":\"STOP\"");
+    in_frames(&words.chain([end]).collect::<Vec<_>>())
+}
+
 /// How a stream of Anthropic's begins, up to its first token.
 pub fn anthropic_beginning() -> Arc<[Bytes]> {
     let event = |name: &str, data: &str| format!("event: {name}\ndata: {data}\n\n");

@@ -1,5 +1,5 @@
-//! What a stream costs: an event after the first token by the number of guards, the scanner, and
-//! finding the first token.
+//! What a stream costs: an event after the first token by the number of guards, the scanner, finding
+//! the first token, and translation.
 //!
 //! `cargo bench -p benches --bench stream` runs every row under criterion and then prints the tables;
 //! `-- --table` prints those alone, and `--quick` both sooner.
@@ -12,6 +12,7 @@
 mod begin;
 mod guards;
 mod scan;
+mod translate;
 
 use benches::{run, samples::Samples, table::Table};
 
@@ -24,12 +25,14 @@ fn main() {
         .unwrap();
     let _entered = runtime.enter();
     let (mut guards, mut scan, mut begin) = (guards::rows(), scan::rows(), begin::rows());
+    let mut translate = translate::rows();
     let asked = run::asked();
     if asked.criterion {
         run::criterion(&mut [
             ("guards", &mut guards),
             ("scan", &mut scan),
             ("first token", &mut begin),
+            ("translate", &mut translate),
         ]);
     }
     let Some(patience) = asked.table else { return };
@@ -42,4 +45,10 @@ fn main() {
     let samples = Samples::measure(&mut begin, patience.rounds(2000), 64);
     println!("From the first byte to the first token, ns:\n");
     println!("{}", Table::new(begin::LINES, &samples, 1));
+    let samples = Samples::measure(&mut translate, patience.rounds(500), 4);
+    println!("An event into the caller's dialect, ns:\n");
+    println!(
+        "{}",
+        Table::new(translate::LINES, &samples, translate::EVENTS)
+    );
 }
