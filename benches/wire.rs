@@ -60,31 +60,21 @@ fn openai_event(delta: &str, finish: &str) -> String {
 
 /// A stream of Anthropic's with so many events.
 pub fn anthropic(events: usize) -> Arc<[Bytes]> {
-    let event = |name: &str, data: &str| format!("event: {name}\ndata: {data}\n\n");
-    let word = event(
+    let word = anthropic_event(
         "content_block_delta",
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" another word"}}"#,
     );
-    let begin = [
-        event(
-            "message_start",
-            r#"{"type":"message_start","message":{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","content":[],"model":"claude-sonnet-4-5","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"output_tokens":1}}}"#,
-        ),
-        event(
-            "content_block_start",
-            r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
-        ),
-    ];
+    let begin = anthropic_start();
     let end = [
-        event(
+        anthropic_event(
             "content_block_stop",
             r#"{"type":"content_block_stop","index":0}"#,
         ),
-        event(
+        anthropic_event(
             "message_delta",
             r#"{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":99}}"#,
         ),
-        event("message_stop", r#"{"type":"message_stop"}"#),
+        anthropic_event("message_stop", r#"{"type":"message_stop"}"#),
     ];
     let words = std::iter::repeat_n(word, events - begin.len() - end.len());
     in_frames(
@@ -110,22 +100,33 @@ pub fn gemini(events: usize) -> Arc<[Bytes]> {
 
 /// How a stream of Anthropic's begins, up to its first token.
 pub fn anthropic_beginning() -> Arc<[Bytes]> {
-    let event = |name: &str, data: &str| format!("event: {name}\ndata: {data}\n\n");
+    let [message, block] = anthropic_start();
+    let hello =
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}"#;
     in_frames(&[
-        event(
+        message,
+        block,
+        anthropic_event("ping", r#"{"type": "ping"}"#),
+        anthropic_event("content_block_delta", hello),
+    ])
+}
+
+/// What comes before the first token.
+fn anthropic_start() -> [String; 2] {
+    [
+        anthropic_event(
             "message_start",
             r#"{"type":"message_start","message":{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","content":[],"model":"claude-sonnet-4-5","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"output_tokens":1}}}"#,
         ),
-        event(
+        anthropic_event(
             "content_block_start",
             r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
         ),
-        event("ping", r#"{"type": "ping"}"#),
-        event(
-            "content_block_delta",
-            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello"}}"#,
-        ),
-    ])
+    ]
+}
+
+fn anthropic_event(name: &str, data: &str) -> String {
+    format!("event: {name}\ndata: {data}\n\n")
 }
 
 /// One frame for each text, in one piece of memory, as when it is read from a socket.

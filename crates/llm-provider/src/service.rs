@@ -6,8 +6,9 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    Request, Response, Uri,
+    Request, Response,
     header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE},
+    uri::InvalidUri,
 };
 use http_body::Body;
 use http_body_util::Full;
@@ -117,8 +118,9 @@ fn into_dialect(
         let told = format!("{name} is required and cannot be said to it");
         return Err(Error::new(Kind::Refused(Refusal::Unable)).with_told(told));
     }
-    parts.uri = moved(&parts.uri, &path)
-        .map_err(|error| Error::new(Kind::InvalidRequest).with_source(error))?;
+    // The caller's query is for the API that it speaks; Google refuses what it does not know.
+    parts.uri = (path.parse())
+        .map_err(|error: InvalidUri| Error::new(Kind::InvalidRequest).with_source(error))?;
     rewrite::issuer_headers(to, &mut parts.headers);
     parts.headers.insert(
         CONTENT_TYPE,
@@ -148,16 +150,6 @@ fn is_required(call: &Call, lost: &str) -> bool {
 
 fn unable(reason: impl Into<Box<str>>) -> Error {
     Error::new(Kind::Refused(Refusal::Unable)).with_told(reason)
-}
-
-/// A caller's URL with another path. Its query stays, since extra parameters of a proxy may be there.
-fn moved(uri: &Uri, path: &str) -> Result<Uri, BoxError> {
-    let mut whole = path.to_owned();
-    if let Some(query) = uri.query().filter(|query| !query.is_empty()) {
-        whole.push(if path.contains('?') { '&' } else { '?' });
-        whole.push_str(query);
-    }
-    Ok(whole.parse()?)
 }
 
 /// The provider's URL, headers and model.

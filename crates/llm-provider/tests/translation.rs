@@ -107,7 +107,8 @@ fn providers(dialect: Dialect) -> ProviderLayer {
 
 fn request(caller: Dialect, streamed: bool) -> Request<Full<Bytes>> {
     let (path, body) = match caller {
-        Dialect::Anthropic => ("/v1/messages", MESSAGES),
+        // As the SDK writes its newest features.
+        Dialect::Anthropic => ("/v1/messages?beta=true", MESSAGES),
         _ => ("/v1/chat/completions", CHAT),
     };
     let body = body.replace("STREAM", &streamed.to_string());
