@@ -75,9 +75,12 @@ impl Error {
         self.0.outcome.kind
     }
 
-    /// What the caller is told of it besides its kind.
+    /// What the caller is told of it besides its kind, by this error or by one beneath.
     pub fn told(&self) -> Option<&str> {
-        self.0.told.as_deref()
+        self.0
+            .told
+            .as_deref()
+            .or_else(|| find_cause::<Error>(self.source()?)?.told())
     }
 
     /// Where it happened, if a target was known.
@@ -100,7 +103,7 @@ impl From<Outcome> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind().describe())?;
-        if let Some(told) = self.told() {
+        if let Some(told) = &self.0.told {
             write!(f, ": {told}")?;
         }
         if let Some(target) = self.target() {

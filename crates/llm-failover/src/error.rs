@@ -1,6 +1,6 @@
 use std::{error::Error as StdError, fmt, time::Duration};
 
-use llm_call::{Kind, Target};
+use llm_call::{Error, Kind, Target, find_cause};
 
 /// Why no target answered: the source of the error that [`Failover`](crate::Failover) gives up
 /// with. `Display` lists every attempt.
@@ -22,6 +22,8 @@ pub struct FailedAttempt {
     /// What lay beneath, in the words of the innermost source; `None` where the provider gave an
     /// answer, or where there was nothing beneath.
     pub cause: Option<Box<str>>,
+    /// What the caller may be told of it, besides the kind.
+    pub told: Option<Box<str>>,
 }
 
 /// The longest cause that is kept, in bytes.
@@ -54,7 +56,16 @@ impl AllFailed {
             kind,
             took,
             cause: error.and_then(cause),
+            told: (error.and_then(find_cause::<Error>))
+                .and_then(Error::told)
+                .map(Box::from),
         });
+    }
+
+    /// What the caller may be told of the last attempt of this kind.
+    pub(crate) fn told(&self, kind: Kind) -> Option<Box<str>> {
+        let mut attempts = self.attempts.iter().rev();
+        attempts.find(|attempt| attempt.kind == kind)?.told.clone()
     }
 
     /// The attempts, in the order they were made. Empty when no target was available.

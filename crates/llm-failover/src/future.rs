@@ -195,7 +195,12 @@ where
         let (index, others, since) = (under_way.index, under_way.others, under_way.since);
         let refused = matches!(
             outcome.kind,
-            Kind::Refused(Refusal::CircuitOpen | Refusal::BulkheadFull | Refusal::TenantFull)
+            Kind::Refused(
+                Refusal::CircuitOpen
+                    | Refusal::BulkheadFull
+                    | Refusal::TenantFull
+                    | Refusal::Unable
+            )
         );
         let plan = &mut *this.plan;
         if refused {
@@ -326,14 +331,18 @@ fn give_up(
     wait: Option<Duration>,
 ) -> BoxError {
     let outcome = last.unwrap_or_else(|| call.outcome(Kind::Refused(Refusal::NoTarget)));
+    let told = failed.told(outcome.kind);
     let hint = match (outcome.retry_after, wait) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
-    Error::from(outcome)
+    let error = Error::from(outcome)
         .with_retry_after(hint)
-        .with_source(std::mem::take(failed))
-        .into()
+        .with_source(std::mem::take(failed));
+    match told {
+        Some(told) => error.with_told(told).into(),
+        None => error.into(),
+    }
 }
 
 impl<S, ReqB> fmt::Debug for ResponseFuture<S, ReqB>

@@ -43,6 +43,8 @@ enum Say {
     /// An error event first.
     Event,
     Slow(u64),
+    /// A layer below has no words for it.
+    Unable,
 }
 
 /// Several targets behind one client.
@@ -118,6 +120,10 @@ impl World {
                     }
                     Say::Reset => {
                         return Err(io::Error::from(io::ErrorKind::ConnectionReset).into());
+                    }
+                    Say::Unable => {
+                        let refused = Error::new(Kind::Refused(Refusal::Unable));
+                        return Err(refused.with_told("seed is required").into());
                     }
                     Say::Hang => std::future::pending().await,
                     Say::Html => (200, "text/html", "<html>"),
@@ -806,4 +812,27 @@ async fn f09_a_target_that_cannot_serve_a_request_is_passed_over_and_that_is_sai
     let world = World::new([("a:m", &[Say::Answer])]);
     let (long, _) = asking(needs(|facts| facts.input_tokens = 101));
     world.service(&targets).oneshot(long).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn f09_a_target_that_refuses_as_unable_is_left_and_hides_no_failure() {
+    let world = World::new([("a:m", &[Say::Unable]), ("b:m", &[Say::Answer])]);
+    world.service(&ab()).oneshot(request(None)).await.unwrap();
+
+    // Nobody is able: the caller is told of what.
+    let world = World::new([("a:m", &[Say::Unable]), ("b:m", &[Say::Unable])]);
+    let (asked, call) = asking(Facts::default());
+    let error = world.service(&ab()).oneshot(asked).await.unwrap_err();
+    assert_eq!(kind(&error), Kind::Refused(Refusal::Unable));
+    let told = find_cause::<Error>(&*error).unwrap().told();
+    assert_eq!(told, Some("seed is required"));
+    let unable = Some(Kind::Refused(Refusal::Unable));
+    let noted = |entry: &llm_call::Entry| !entry.sent && entry.kind == unable;
+    assert_eq!(call.ledger().entries.iter().filter(|e| noted(e)).count(), 2);
+
+    for says in [[Say::Reset, Say::Unable], [Say::Unable, Say::Reset]] {
+        let world = World::new([("a:m", &says[..1]), ("b:m", &says[1..])]);
+        let error = world.service(&ab()).oneshot(request(None)).await;
+        assert_eq!(kind(&error.unwrap_err()), Kind::ConnectionLost);
+    }
 }
