@@ -6,13 +6,13 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http::{
-    HeaderName, HeaderValue, Response,
+    HeaderMap, HeaderName, HeaderValue, Response,
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, TRAILER},
     response::Parts,
 };
-use llm_call::{Answer, BoxError, Ending, Error, Framing, Kind, State};
+use llm_call::{Answer, BoxError, Ending, Error, Framing, Kind};
 use pin_project_lite::pin_project;
 
 use crate::{
@@ -27,6 +27,9 @@ const LOST: HeaderName = HeaderName::from_static("x-llm-lost");
 /// The largest answer that is translated whole, in bytes.
 const MAX_WHOLE: usize = 64 * 1024 * 1024;
 
+/// The most that is read of an answer that failed.
+const MAX_FAILED: usize = 64 * 1024;
+
 pin_project! {
     /// The response future of [`Provide`](crate::Provide).
     ///
@@ -39,16 +42,16 @@ pin_project! {
         #[pin]
         calling: Option<F>,
         error: Option<Error>,
+        // What the request lost.
+        lost: Option<Arc<str>>,
         // Boxed: most answers are in the caller's dialect already.
         translation: Option<Box<Translation<B>>>,
     }
 }
 
 /// What becomes of the answer to a translated request.
-pub(crate) struct Translation<B> {
-    pub(crate) answering: Answering,
-    /// What the request lost.
-    pub(crate) lost: Option<Arc<str>>,
+struct Translation<B> {
+    answering: Answering,
     /// A whole answer that is being read.
     reading: Option<Reading<B>>,
 }
@@ -59,21 +62,18 @@ struct Reading<B> {
     text: BytesMut,
 }
 
-impl<B> Translation<B> {
-    pub(crate) fn new(answering: Answering, lost: Option<Arc<str>>) -> Translation<B> {
-        Translation {
-            answering,
-            lost,
-            reading: None,
-        }
-    }
-}
-
 impl<F, B> ResponseFuture<F, B> {
-    pub(crate) fn calling(future: F, translation: Option<Box<Translation<B>>>) -> Self {
+    pub(crate) fn calling(future: F, answering: Option<Answering>, lost: Option<Arc<str>>) -> Self {
+        let translation = answering.map(|answering| {
+            Box::new(Translation {
+                answering,
+                reading: None,
+            })
+        });
         ResponseFuture {
             calling: Some(future),
             error: None,
+            lost,
             translation,
         }
     }
@@ -82,6 +82,7 @@ impl<F, B> ResponseFuture<F, B> {
         ResponseFuture {
             calling: None,
             error: Some(error),
+            lost: None,
             translation: None,
         }
     }
@@ -103,15 +104,17 @@ where
         if let Some(calling) = this.calling.as_mut().as_pin_mut() {
             let answered = ready!(calling.poll(cx)).map_err(Into::into);
             this.calling.set(None);
-            let response = match answered {
+            let mut response = match answered {
                 Ok(response) => response,
                 Err(error) => return Poll::Ready(Err(error)),
             };
             let Some(translation) = this.translation else {
+                stamp(response.headers_mut(), this.lost.as_deref(), &[]);
                 return Poll::Ready(Ok(response.map(ProvideBody::same)));
             };
-            if let Some(response) = translation.begin(response) {
+            if let Some(mut response) = translation.begin(response) {
                 *this.translation = None;
+                stamp(response.headers_mut(), this.lost.as_deref(), &[]);
                 return Poll::Ready(Ok(response));
             }
         }
@@ -120,9 +123,15 @@ where
         };
         let result = ready!(translation.poll_whole(cx));
         *this.translation = None;
-        Poll::Ready(result)
+        Poll::Ready(result.map(|(mut response, lost)| {
+            stamp(response.headers_mut(), this.lost.as_deref(), &lost);
+            response
+        }))
     }
 }
+
+/// A translated answer, and what of it was lost.
+type Whole<B> = (Response<ProvideBody<B>>, Vec<&'static str>);
 
 impl<B: Answer> Translation<B> {
     /// Takes an answer: a stream is translated as it comes, anything else once it is whole.
@@ -134,7 +143,6 @@ impl<B: Answer> Translation<B> {
         }
         rename_id(&mut parts, &self.answering);
         if parts.status.is_success() && body.state().framing() == Some(Framing::Sse) {
-            self.stamp(&mut parts, &[]);
             let body = ProvideBody::events(body, self.answering.stream());
             return Some(Response::from_parts(parts, body));
         }
@@ -146,69 +154,78 @@ impl<B: Answer> Translation<B> {
         None
     }
 
-    fn poll_whole(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Response<ProvideBody<B>>, BoxError>> {
-        let Some(reading) = &mut self.reading else {
+    fn poll_whole(&mut self, cx: &mut Context<'_>) -> Poll<Result<Whole<B>, BoxError>> {
+        let Some(Reading { parts, body, text }) = &mut self.reading else {
             polled_after_ready();
         };
-        while let Some(frame) = ready!(reading.body.as_mut().poll_frame(cx)) {
-            let Ok(data) = frame?.into_data() else {
+        let outcome = body.state().outcome();
+        // A filter's refusal has the form of an answer.
+        let is_answer = parts.status.is_success()
+            && (outcome.is_success() || outcome.kind == Kind::ContentFiltered);
+        loop {
+            let frame = match body.as_mut().poll_frame(cx) {
+                Poll::Ready(None) => break,
+                Poll::Ready(Some(Ok(frame))) => frame,
+                Poll::Ready(Some(Err(error))) if is_answer => return Poll::Ready(Err(error)),
+                Poll::Pending if is_answer => return Poll::Pending,
+                // What was waited for of a failure is here, and its end may never come.
+                Poll::Pending | Poll::Ready(Some(Err(_))) => break,
+            };
+            let Ok(data) = frame.into_data() else {
                 continue;
             };
-            if reading.text.len() + data.len() > MAX_WHOLE {
-                let error = garbled(
-                    reading.body.state(),
-                    Garbled("the answer is too large".into()),
-                );
-                reading.body.as_mut().cut(Ending::Failed(error.outcome()));
+            if is_answer && text.len() + data.len() > MAX_WHOLE {
+                let error = garbled(body.state(), Garbled("the answer is too large".into()));
+                body.as_mut().cut(Ending::Failed(error.outcome()));
                 return Poll::Ready(Err(error.into()));
             }
-            reading.text.extend_from_slice(&data);
+            text.extend_from_slice(&data);
+            if !is_answer && text.len() >= MAX_FAILED {
+                break;
+            }
         }
-        let Some(Reading { parts, body, text }) = self.reading.take() else {
+        if !is_answer {
+            body.as_mut().cut(Ending::Failed(outcome));
+        }
+        let Some(reading) = self.reading.take() else {
             polled_after_ready();
         };
-        Poll::Ready(self.whole(parts, body.state(), &text.freeze()))
+        Poll::Ready(self.whole(reading, is_answer))
     }
 
-    /// A whole answer is here.
-    fn whole(
-        &self,
-        mut parts: Parts,
-        state: &State,
-        text: &Bytes,
-    ) -> Result<Response<ProvideBody<B>>, BoxError> {
-        let outcome = state.outcome();
-        // A filter's refusal has the form of an answer.
-        let is_answer = outcome.is_success() || outcome.kind == Kind::ContentFiltered;
-        let (text, lost) = if parts.status.is_success() && is_answer {
+    /// All that is waited for is here.
+    fn whole(&self, reading: Reading<B>, is_answer: bool) -> Result<Whole<B>, BoxError> {
+        let Reading {
+            mut parts,
+            body,
+            text,
+        } = reading;
+        let state = body.state();
+        let (text, lost) = if is_answer {
             self.answering
-                .whole(text)
+                .whole(&text)
                 .map_err(|reason| garbled(state, reason))?
         } else {
+            let kind = state.outcome().kind;
             if parts.status.is_client_error() || parts.status.is_server_error() {
-                parts.status = self.answering.caller.error_status(outcome.kind);
+                parts.status = self.answering.caller.error_status(kind);
             }
-            (self.answering.failure(outcome.kind, text), Vec::new())
+            (self.answering.failure(kind, &text), Vec::new())
         };
-        parts
-            .headers
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        self.stamp(&mut parts, &lost);
-        Ok(Response::from_parts(parts, ProvideBody::whole(text, state)))
+        let json = HeaderValue::from_static("application/json");
+        parts.headers.insert(CONTENT_TYPE, json);
+        let body = ProvideBody::whole(text, state);
+        Ok((Response::from_parts(parts, body), lost))
     }
+}
 
-    fn stamp(&self, parts: &mut Parts, more: &[&'static str]) {
-        let names: Vec<&str> = (self.lost.as_deref().into_iter())
-            .chain(more.iter().copied())
-            .collect();
-        if !names.is_empty()
-            && let Ok(value) = HeaderValue::from_str(&names.join(", "))
-        {
-            parts.headers.insert(LOST, value);
-        }
+/// Says in the head of an answer what the request lost, and the answer.
+fn stamp(headers: &mut HeaderMap, lost: Option<&str>, more: &[&'static str]) {
+    let names: Vec<&str> = lost.into_iter().chain(more.iter().copied()).collect();
+    if !names.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&names.join(", "))
+    {
+        headers.insert(LOST, value);
     }
 }
 

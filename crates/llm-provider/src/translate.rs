@@ -16,4 +16,5 @@ mod tests;
 pub(crate) use answering::Answering;
 pub(crate) use ask::{Manner, Untranslatable};
 pub(crate) use asking::{Asked, ask, translates};
+pub(crate) use lost::Lost;
 pub(crate) use stream::Stream;

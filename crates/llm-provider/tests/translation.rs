@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -12,7 +13,7 @@ use llm_call::{
     Answer, Attempt, BoxError, Call, CallSettings, Dialect, Ending, IdentifyLayer, Kind, PeekLayer,
     Refusal, RespondLayer, ResponseExt,
 };
-use llm_provider::{Provider, ProviderLayer};
+use llm_provider::{Catalog, Model, Provider, ProviderLayer};
 use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 
@@ -27,6 +28,8 @@ struct Says {
     media: &'static str,
     /// Frames of the body; `Err` breaks it off.
     frames: Vec<Result<Bytes, &'static str>>,
+    /// And then nothing, for ever.
+    hangs: bool,
 }
 
 impl Says {
@@ -35,6 +38,7 @@ impl Says {
             status,
             media: "application/json",
             frames: vec![Ok(Bytes::from(body.to_owned()))],
+            hangs: false,
         }
     }
 
@@ -48,6 +52,7 @@ impl Says {
             frames: frames
                 .map(|at| Ok(bytes.slice(at..bytes.len().min(at + size))))
                 .collect(),
+            hangs: false,
         }
     }
 
@@ -83,7 +88,8 @@ fn target(
                     .map(Frame::data)
                     .map_err(|text| BoxError::from(std::io::Error::other(text)))
             });
-            let body = StreamBody::new(futures_util::stream::iter(frames));
+            let rest = futures_util::stream::pending().take(usize::from(says.hangs));
+            let body = StreamBody::new(futures_util::stream::iter(frames).chain(rest));
             let response = Response::builder()
                 .status(says.status)
                 .header("content-type", says.media)
@@ -136,7 +142,7 @@ impl Got {
 }
 
 /// Through the edges too: what a caller gets.
-async fn got(caller: Dialect, to: Dialect, request: Request<Full<Bytes>>, says: Says) -> Got {
+async fn got(to: Dialect, request: Request<Full<Bytes>>, says: Says) -> Got {
     let (service, asked) = target(says);
     let stack = ServiceBuilder::new()
         .layer(RespondLayer::new())
@@ -144,7 +150,6 @@ async fn got(caller: Dialect, to: Dialect, request: Request<Full<Bytes>>, says: 
         .layer(providers(to))
         .layer(PeekLayer::new())
         .service(service);
-    let _ = caller;
     let (parts, body) = stack.oneshot(request).await.unwrap().into_parts();
     let text = body.collect().await.unwrap().to_bytes();
     Got {
@@ -206,7 +211,7 @@ async fn a_stream_is_the_same_however_its_frames_are_cut() {
         let mut first: Option<String> = None;
         for size in [1, 7, 64, 100_000] {
             let says = Says::events(stream_of(to), size);
-            let got = got(caller, to, request(caller, true), says).await;
+            let got = got(to, request(caller, true), says).await;
             assert_eq!(got.status, 200);
             let (text, ended) = read(caller, &got.text);
             assert_eq!((&*text, ended), ("Hello 🦀", true), "{caller} {to} {size}");
@@ -228,7 +233,7 @@ async fn a_stream_is_the_same_however_its_frames_are_cut() {
 async fn a_request_goes_where_its_target_listens() {
     for (caller, to) in PAIRS {
         let says = Says::events(stream_of(to), 1_000);
-        let got = got(caller, to, request(caller, true), says).await;
+        let got = got(to, request(caller, true), says).await;
         let asked = got.asked.unwrap();
         let (uri, model) = match to {
             Dialect::Anthropic => ("https://a.test/v1/messages", json!("m")),
@@ -269,7 +274,7 @@ async fn whole_answers_are_translated_whole() {
                 r#"{"id":"c1","object":"chat.completion","created":1,"model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":4,"total_tokens":11,"prompt_tokens_details":{"cached_tokens":2}}}"#
             }
         };
-        let got = got(caller, to, request(caller, false), Says::json(200, body)).await;
+        let got = got(to, request(caller, false), Says::json(200, body)).await;
         assert_eq!(got.status, 200);
         assert_eq!(got.headers["content-type"], "application/json");
         let answer = got.json();
@@ -296,7 +301,7 @@ async fn a_failure_is_one_in_the_caller_s_dialect() {
         r#"{"type":"error","error":{"type":"overloaded_error","message":"Too busy."}}"#;
     let caller = Dialect::OpenAiChat;
     let says = Says::json(529, overloaded);
-    let got_ = got(caller, Dialect::Anthropic, request(caller, true), says).await;
+    let got_ = got(Dialect::Anthropic, request(caller, true), says).await;
     assert_eq!(got_.status, 503);
     assert_eq!(got_.headers["retry-after"], "3");
     let error = &got_.json()["error"];
@@ -306,7 +311,7 @@ async fn a_failure_is_one_in_the_caller_s_dialect() {
     let too_long = r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
     let caller = Dialect::Anthropic;
     let says = Says::json(400, too_long);
-    let got_ = got(caller, Dialect::OpenAiChat, request(caller, false), says).await;
+    let got_ = got(Dialect::OpenAiChat, request(caller, false), says).await;
     assert_eq!(got_.status, 400);
     let error = &got_.json()["error"];
     assert_eq!(error["type"], "invalid_request_error");
@@ -342,7 +347,7 @@ async fn a_stream_that_fails_or_breaks_never_ends_well() {
             (Says::events(&silent, 50).broken(), ""),
             (Says::events(&format!("{silent}data: {{oops\n\n"), 50), ""),
         ] {
-            let got = got(caller, to, request(caller, true), says).await;
+            let got = got(to, request(caller, true), says).await;
             let (text, ended) = read(caller, &got.text);
             assert_eq!((&*text, ended), ("Hel", false), "{}", got.text);
             let last = got.text.lines().rfind(|line| line.starts_with("data: "));
@@ -368,7 +373,7 @@ async fn what_is_lost_is_said_and_what_is_required_is_not_lost() {
     let call = Call::open(CallSettings::new());
     let mut first = ask();
     first.extensions_mut().insert(call.clone());
-    let got_ = got(caller, Dialect::Anthropic, first, says.clone()).await;
+    let got_ = got(Dialect::Anthropic, first, says.clone()).await;
     assert_eq!(got_.status, 200);
     let lost = got_.headers["x-llm-lost"].to_str().unwrap().to_owned();
     let mut names: Vec<&str> = lost.split(", ").collect();
@@ -379,7 +384,7 @@ async fn what_is_lost_is_said_and_what_is_required_is_not_lost() {
     let mut second = ask();
     let call = Call::open(CallSettings::new().require(["seed"]));
     second.extensions_mut().insert(call);
-    let got_ = got(caller, Dialect::Anthropic, second, says).await;
+    let got_ = got(Dialect::Anthropic, second, says).await;
     assert_eq!(got_.status, 400);
     assert!(got_.asked.is_none());
     let message = got_.json()["error"]["message"].to_string();
@@ -404,7 +409,7 @@ async fn bad_requests_are_refused_by_name_before_anything_is_sent() {
         let mut ask = request(caller, false);
         *ask.body_mut() = Full::from(body);
         let says = Says::json(200, "{}");
-        let got = got(caller, Dialect::Gemini, ask, says).await;
+        let got = got(Dialect::Gemini, ask, says).await;
         assert_eq!(got.status, 400, "{body}");
         assert!(got.asked.is_none());
         assert!(got.text.contains(named), "{} has no {named}", got.text);
@@ -443,7 +448,7 @@ async fn the_same_dialect_passes_untouched() {
         (Dialect::Anthropic, OF_ANTHROPIC),
     ] {
         let says = Says::events(stream, 33);
-        let got = got(caller, caller, request(caller, true), says).await;
+        let got = got(caller, request(caller, true), says).await;
         assert_eq!(got.text, stream);
         assert!(!got.headers.contains_key("x-llm-lost"));
     }
@@ -470,4 +475,81 @@ async fn a_translated_failure_is_all_here_and_can_be_kept() {
     let kept = llm_call::detach(answer.map(Box::pin)).unwrap();
     let text = kept.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&text).contains("Too busy."));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_never_ends_is_not_waited_for() {
+    let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Too busy."}}"#;
+    let mut says = Says::json(529, error);
+    says.hangs = true;
+    let asked = request(Dialect::OpenAiChat, true);
+    let got = got(Dialect::Anthropic, asked, says).await;
+    assert_eq!(got.status, 503);
+    assert_eq!(got.json()["error"]["message"], "Too busy.");
+}
+
+#[tokio::test]
+async fn what_a_model_refuses_is_taken_out_and_said_and_not_where_it_is_required() {
+    let answer = r#"{"id":"c1","object":"chat.completion","created":1,"model":"gpt-x","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"},"finish_reason":"stop"}]}"#;
+    let catalog = || {
+        let provider = Provider::new("https://o.test/v1").unwrap().no_auth();
+        Catalog::new()
+            .provider("t", provider.dialect(Dialect::OpenAiChat))
+            .model("x", Model::new("t", "m").refuses(["temperature", "top_p"]))
+            .unwrap()
+    };
+    for (caller, path) in [
+        (Dialect::OpenAiChat, "/v1/chat/completions"),
+        (Dialect::Anthropic, "/v1/messages"),
+    ] {
+        for required in [false, true] {
+            let mut ask = request(caller, false);
+            assert_eq!(ask.uri().path(), path);
+            let body = r#"{"model":"x","max_tokens":9,"messages":[{"role":"user","content":"Hi"}],"temperature":0.5}"#;
+            *ask.body_mut() = Full::from(body);
+            let fields = if required { &["temperature"][..] } else { &[] };
+            let call = Call::open(CallSettings::new().require(fields.iter().copied()));
+            ask.extensions_mut().insert(call.clone());
+            let (service, asked) = target(Says::json(200, answer));
+            let stack = ServiceBuilder::new()
+                .layer(catalog().layer())
+                .layer(PeekLayer::new())
+                .service(service);
+            let answered = stack.oneshot(ask).await;
+            let asked = asked.lock().unwrap().take();
+            if required {
+                let error = answered.map(drop).unwrap_err();
+                assert_eq!(Kind::of(&*error), Kind::Refused(Refusal::Unable));
+                assert!(
+                    error.to_string().contains("temperature is required"),
+                    "{error}"
+                );
+                assert!(asked.is_none());
+            } else {
+                let answer = answered.unwrap();
+                assert_eq!(answer.headers()["x-llm-lost"], "temperature");
+                assert_eq!(
+                    call.ledger().entries[0].lost.as_deref(),
+                    Some("temperature")
+                );
+                assert_eq!(asked.unwrap().body().get("temperature"), None);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_cannot_be_read_may_be_judged_by_a_target_of_its_own_dialect() {
+    let mut ask = request(Dialect::OpenAiChat, false);
+    let body = r#"{"messages":[{"role":"new","content":"Hi"}]}"#;
+    *ask.body_mut() = Full::from(body);
+    let (service, _) = target(Says::json(200, "{}"));
+    let stack = ServiceBuilder::new()
+        .layer(providers(Dialect::Anthropic))
+        .layer(PeekLayer::new())
+        .service(service);
+    let error = stack.oneshot(ask).await.map(drop).unwrap_err();
+    let outcome = llm_call::Outcome::of_error(&*error);
+    assert_eq!(outcome.kind, Kind::InvalidRequest);
+    assert!(outcome.verdict.fail_over);
 }

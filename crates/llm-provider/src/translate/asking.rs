@@ -15,7 +15,6 @@ pub(crate) struct Asked {
     /// The path of a target at the root of its API, with what belongs into the query.
     pub(crate) path: String,
     pub(crate) body: Vec<u8>,
-    pub(crate) lost: Lost,
     /// Whether the caller's stream ends with a chunk of usage.
     pub(crate) wants_usage: bool,
 }
@@ -35,11 +34,11 @@ pub(crate) fn ask(
     body: &[u8],
     manner: &Manner<'_>,
     abilities: &Abilities,
+    lost: &mut Lost,
 ) -> Result<Asked, Untranslatable> {
-    let mut lost = Lost::default();
     let mut ask = match from {
-        Dialect::OpenAiChat => chat::read_ask(body, &mut lost)?,
-        Dialect::Anthropic => messages::read_ask(body, &mut lost)?,
+        Dialect::OpenAiChat => chat::read_ask(body, lost)?,
+        Dialect::Anthropic => messages::read_ask(body, lost)?,
         _ => return Err(no_words().into()),
     };
     if !abilities.takes_system() && !ask.system.is_empty() {
@@ -53,9 +52,9 @@ pub(crate) fn ask(
         ask.parallel_tools = None;
     }
     let body = match to {
-        Dialect::OpenAiChat => chat::write_ask(&ask, manner, &mut lost)?,
-        Dialect::Anthropic => messages::write_ask(&ask, manner, &mut lost)?,
-        Dialect::Gemini => gemini::write_ask(&ask, manner, &mut lost)?,
+        Dialect::OpenAiChat => chat::write_ask(&ask, manner, lost)?,
+        Dialect::Anthropic => messages::write_ask(&ask, manner, lost)?,
+        Dialect::Gemini => gemini::write_ask(&ask, manner, lost)?,
         _ => return Err(no_words().into()),
     };
     let path = path(to, &ask)?;
@@ -63,7 +62,6 @@ pub(crate) fn ask(
     Ok(Asked {
         path,
         body,
-        lost,
         wants_usage,
     })
 }

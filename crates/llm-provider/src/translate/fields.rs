@@ -132,7 +132,7 @@ impl<'a> Field<'a> {
         Ok(elements.into_iter().enumerate().map(at).collect())
     }
 
-    /// The fields of an object. Of those that stand twice the last one counts, as for most servers.
+    /// The fields of an object.
     pub(crate) fn object(&self) -> Result<Object<'a>, Invalid> {
         struct Fields;
         impl<'de> Visitor<'de> for Fields {
@@ -144,11 +144,8 @@ impl<'a> Field<'a> {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut fields: Self::Value = Vec::new();
-                while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
-                    match fields.iter_mut().find(|(known, _)| *known == name) {
-                        Some(field) => field.1 = value,
-                        None => fields.push((name, value)),
-                    }
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
                 }
                 Ok(fields)
             }
@@ -179,10 +176,11 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Takes a field; `None` where it is absent or null.
+    /// Takes a field; `None` where it is absent or null. Where it stands twice the last one counts, as
+    /// for most servers.
     pub(crate) fn take(&mut self, name: &str) -> Option<Field<'a>> {
-        let i = self.fields.iter().position(|(known, _)| known == name)?;
-        let (_, raw) = self.fields.remove(i);
+        let &(_, raw) = self.fields.iter().rfind(|(known, _)| known == name)?;
+        self.fields.retain(|(known, _)| known != name);
         let field = Field {
             path: self.at(name),
             raw,
@@ -224,12 +222,22 @@ mod tests {
         let error = second.need("content").unwrap_err();
         assert_eq!(error.to_string(), "messages[1].content: it is missing");
         assert!(object.take("n").is_none());
-        assert_eq!(object.rest().collect::<Vec<_>>(), ["x"]);
+        assert_eq!(object.rest().collect::<Vec<_>>(), ["x", "x"]);
         assert_eq!(object.take("x").unwrap().count(), Ok(2));
         let error = Field::whole(b"{").unwrap_err().to_string();
         assert!(error.starts_with("the body: it is no JSON"), "{error}");
         let error = Field::whole(b"[]").unwrap().object().unwrap_err();
         assert_eq!(error.to_string(), "the body: expected an object");
+    }
+
+    #[test]
+    fn a_million_fields_are_read_in_one_pass() {
+        let fields: Vec<String> = (0..1_000_000).map(|i| format!("\"x{i}\":0")).collect();
+        let body = format!("{{{},\"n\":1,\"n\":2}}", fields.join(","));
+        let mut object = Field::whole(body.as_bytes()).unwrap().object().unwrap();
+        assert_eq!(object.take("n").unwrap().count(), Ok(2));
+        assert!(object.take("n").is_none());
+        assert_eq!(object.rest().count(), 1_000_000);
     }
 
     #[test]
