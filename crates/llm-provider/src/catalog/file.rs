@@ -8,7 +8,8 @@ use serde::Deserialize;
 use super::{InvalidCatalog, Model};
 use crate::{InvalidProvider, Provider};
 
-/// A catalogue as it stands in a file, for [`Catalog::read`]. Fields that are not known are refused.
+/// A catalogue as it stands in a file, for [`Catalog::read`](super::Catalog::read). Fields that are
+/// not known are refused.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogFile {
